@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+# One non-recursive Makefile.  `make help` lists targets and knobs.
+
+## knobs
+PREFIX ?= /usr/local
+DESTDIR ?=
+CC = gcc
+MARCH ?= x86-64-v3
+SAN ?=
+V ?=
+BLAS ?= blis-openmp
+CUDA ?= $(if $(shell command -v nvcc 2>/dev/null),auto,0)
+
+variant = cpu$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+comma := ,
+BUILD ?= build/$(variant)
+Q = $(if $(filter 1,$(V)),,@)
+say = @printf '  %-7s %s\n' "$(1)" "$(2)"
+
+arch := $(shell $(CC) -print-multiarch 2>/dev/null)
+sys = /usr/lib/$(arch)
+PMIX_DIR ?= $(sys)/pmix2
+HDF5_DIR ?= $(sys)/hdf5/serial
+HDF5_INC ?= $(if $(wildcard $(HDF5_DIR)/include),$(HDF5_DIR)/include,/usr/include/hdf5/serial)
+MPI_DIR ?= $(sys)/openmpi
+BLAS_LIB ?= $(sys)/$(BLAS)/libblis.a
+BLAS_INC ?= /usr/include/$(arch)/$(BLAS)
+
+WARN = -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
+	-Wwrite-strings -Wvla -Wpointer-arith -Wshadow
+OPT = -O2 -g
+override CFLAGS += -std=c11 -D_GNU_SOURCE -I. $(WARN) $(OPT) -ffp-contract=off \
+	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+KFLAGS = -O3 -march=$(MARCH) -fopenmp -fno-trapping-math
+override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
+
+## sources: every .c of a room belongs to its library
+plan_src = $(sort $(wildcard lib/base/*.c lib/plan/*.c))
+kern_src = $(sort $(wildcard kernels/*.c))
+ckpt_src = $(sort $(wildcard ckpt/*.c))
+train_src = $(sort $(wildcard lib/train/*.c))
+progs = $(basename $(notdir $(sort $(wildcard bin/*.c))))
+units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
+
+o = $(patsubst %.c,$(BUILD)/%.o,$(1))
+kern_obj = $(patsubst kernels/%.c,$(BUILD)/kernels/%.f32.o,$(kern_src)) \
+	$(patsubst kernels/%.c,$(BUILD)/kernels/%.f64.o,$(kern_src))
+plan_lib = $(BUILD)/libplan.a
+kern_lib = $(BUILD)/libkern.a
+ckpt_lib = $(BUILD)/libckpt.a
+train_lib = $(BUILD)/libtrain.a
+
+inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
+plan_ldlibs = -lconfig -ljansson -lxxhash -lm
+ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
+train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
+
+.PHONY: all help deps demo check check-long bench lint install uninstall clean test-programs
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
+
+help: ## this text
+	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
+	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA PMIX_DIR HDF5_DIR MPI_DIR'
+
+deps: ## install what is missing from Debian
+	$(Q)slurm/deps --all
+
+$(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
+$(BUILD)/ckpt/%.o: inc = -I$(HDF5_INC)
+$(BUILD)/lib/train/%.o: inc = $(inc_train)
+$(BUILD)/bin/%.o $(BUILD)/test/%.o: inc = $(inc_train)
+
+$(BUILD)/kernels/%.f32.o: kernels/%.c Makefile
+	$(call say,CC,$< f32)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -I$(BLAS_INC) -MMD -MP -c -o $@ $<
+
+$(BUILD)/kernels/%.f64.o: kernels/%.c Makefile
+	$(call say,CC,$< f64)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=double -DREAL_IS_FLOAT=0 -I$(BLAS_INC) -MMD -MP -c -o $@ $<
+
+$(BUILD)/lib/train/init.o: override CFLAGS += -fopenmp
+
+$(BUILD)/%.o: %.c Makefile
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(inc) -MMD -MP -c -o $@ $<
+
+$(plan_lib): $(call o,$(plan_src))
+$(kern_lib): $(kern_obj)
+$(ckpt_lib): $(call o,$(ckpt_src))
+$(train_lib): $(call o,$(train_src))
+$(BUILD)/lib%.a:
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+plan_progs = cfg-finalize stage-build
+$(addprefix $(BUILD)/bin/,$(plan_progs)): $(BUILD)/bin/%: $(BUILD)/bin/%.o $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(plan_ldlibs) -lpthread
+
+$(BUILD)/bin/ckpt-merge: $(BUILD)/bin/ckpt-merge.o $(ckpt_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(ckpt_ldlibs)
+
+$(BUILD)/bin/train-worker: $(BUILD)/bin/train-worker.o $(train_lib) $(ckpt_lib) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(train_ldlibs)
+
+## tests
+$(BUILD)/test/u-%: $(BUILD)/test/u-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(train_ldlibs)
+
+test-programs: all $(addprefix $(BUILD)/test/,$(units))
+
+export TRISECT_BUILD = $(abspath $(BUILD))
+prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j2 $(if $(filter 1,$(V)),-v)
+
+check: ## install what is missing, build and pass the tests
+	$(Q)slurm/deps --all
+	$(Q)$(MAKE) --no-print-directory test-programs
+	$(Q)$(prove) $(addprefix $(BUILD)/test/,$(units)) $(sort $(wildcard test/t*.t))
+
+check-long: ## the full counts of the proofs
+	$(Q)slurm/deps --all
+	$(Q)$(MAKE) --no-print-directory test-programs
+	$(Q)TRISECT_LONG=1 $(prove) $(addprefix $(BUILD)/test/,$(units)) $(sort $(wildcard test/t*.t))
+
+lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
+lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r slurm test .ci --include='*' 2>/dev/null)
+lint: ## formatting, static analysis, shell scripts
+	$(Q)slurm/deps --lint
+	$(Q)clang-format --dry-run -Werror $(lint_c)
+	$(Q)shellcheck -x $(lint_sh)
+	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability \
+		--suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DREAL=float -j2 $(filter %.c,$(lint_c))
+
+install: all ## install under PREFIX (DESTDIR for packaging)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/trisect
+	install $(addprefix $(BUILD)/bin/,$(progs)) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(wildcard bin/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	cp -R etc slurm $(DESTDIR)$(PREFIX)/share/trisect
+
+clean: ## remove what was built
+	rm -rf build
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
