@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The whole walk for one rank: config, grid, stages, weights, slice, prog. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "lib/plan/prog.h"
+
+struct plan {
+	const struct config *config;
+	int rank;
+	struct grid grid;
+	struct stages stages;
+	struct weights weights;
+	struct slice slice;
+	struct prog prog;
+};
+
+/*
+ * Everything that RANK of WORLD owns and does.  CONFIG has passed its checks
+ * and outlives OUT; the rest is in A.  Fails (CODE_CONFIG) for a world that
+ * does not fit or a feature that is not served yet.
+ */
+int plan_build(struct plan *out, const struct config *config, int world,
+	       int rank, struct arena *a, struct err *e);
+
+/*
+ * The ranks of GROUP that RANK belongs to, in order, into RANKS (room for
+ * world); *me is its place.  Returns their number, 0 if it is in none.
+ */
+int plan_group(const struct plan *p, int group, int *ranks, int *me);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/prog.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "lib/plan/prog_build.h"
+
+/* Scratch of the CPU's reductions, at most. */
+#define SCRATCH_BYTES ((int64_t)4 << 20)
+
+/* The previous stage's or the next one's place in GROUP_PP. */
+static int neighbour(const struct build *b, int step)
+{
+	int pp = b->in->grid->pp;
+
+	return (b->in->slice->at.pp + step + pp) % pp;
+}
+
+/* Both ends of a message name it by where it starts and what it is of. */
+static int message_tag(const struct build *b, bool backward, int stage)
+{
+	int stages = b->in->stages->count;
+
+	return (b->mb * stages + stage) * 2 + backward;
+}
+
+static int stage_number(const struct build *b)
+{
+	return b->stage->vp * b->in->stages->pp + b->stage->pp;
+}
+
+/* Wait for the last message sent this way and free its buffer. */
+static void sent_wait(struct build *b, struct in_flight *sent)
+{
+	if (sent->op < 0)
+		return;
+	emit_wait(b, sent->op);
+	buf_free(b, &sent->buf);
+	sent->op = -1;
+}
+
+static void send(struct build *b, struct buf x, bool backward)
+{
+	struct in_flight *sent = &b->sent[backward];
+
+	sent_wait(b, sent);
+	sent->op = emit_comm(b, PROG_SEND, GROUP_PP, buf_ref(&x), NO_REF,
+			     b->rows * b->C);
+	sent->buf = x;
+	b->list->op[sent->op].peer = neighbour(b, backward ? -1 : 1);
+	b->list->op[sent->op].tag = message_tag(b, backward, stage_number(b));
+}
+
+static struct buf receive(struct build *b, bool backward)
+{
+	struct buf x = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	int op = emit_comm(b, PROG_RECV, GROUP_PP, NO_REF, buf_ref(&x),
+			   b->rows * b->C);
+	int from = stage_number(b) + (backward ? 1 : -1);
+
+	b->list->op[op].peer = neighbour(b, backward ? 1 : -1);
+	b->list->op[op].tag = message_tag(b, backward, from);
+	emit_wait(b, op);
+	return x;
+}
+
+static struct chunk_saved *saved_of(struct build *b)
+{
+	return &b->saved[b->mb * b->in->stages->vp + b->chunk];
+}
+
+static void forward(struct build *b)
+{
+	const struct stage *st = b->stage;
+	struct chunk_saved *v = saved_of(b);
+	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+
+	b->layer = -1;
+	if (st->embedding)
+		embed_forward(b, &s);
+	else
+		s.x = receive(b, false);
+	v->layer = arena_alloc(b->a, (size_t)st->num_layers + 1,
+			       sizeof(*v->layer));
+	for (int64_t n = 0; n < st->num_layers; n++) {
+		b->layer = st->first_layer + n;
+		layer_forward(b, &s, &v->layer[n]);
+	}
+	b->layer = -1;
+	if (st->loss) {
+		head_forward(b, &s, v);
+		return;
+	}
+	stream_settle(b, &s);
+	send(b, s.x, false);
+}
+
+static void backward(struct build *b)
+{
+	const struct stage *st = b->stage;
+	struct chunk_saved *v = saved_of(b);
+	struct buf dx;
+
+	b->layer = -1;
+	dx = st->loss ? head_backward(b, v) : receive(b, true);
+	for (int64_t n = st->num_layers - 1; n >= 0; n--) {
+		b->layer = st->first_layer + n;
+		layer_backward(b, &dx, &v->layer[n]);
+	}
+	b->layer = -1;
+	if (st->embedding)
+		embed_backward(b, &dx);
+	else
+		send(b, dx, true);
+}
+
+static void run_slot(struct build *b, const struct sched_slot *x)
+{
+	const struct stages *stages = b->in->stages;
+	const struct grid *g = b->in->grid;
+	const struct slice *s = b->in->slice;
+
+	b->mb = x->mb;
+	b->chunk = x->chunk;
+	b->stage = &stages->stage[x->chunk * stages->pp + s->at.pp];
+	/* Sample (mb, dp rank, b) of the global batch. */
+	b->row0 = ((int64_t)x->mb * g->dp + s->at.dp) * b->N;
+	if (x->backward)
+		backward(b);
+	else
+		forward(b);
+}
+
+static void list_slots(struct build *b)
+{
+	const struct stages *st = b->in->stages;
+	const struct place *p = &b->in->config->place;
+	int m = b->list->microbatches, group = st->pp;
+	struct sched sched;
+
+	if (IS_SET(p->microbatch_group_size_per_vp_stage))
+		group = (int)p->microbatch_group_size_per_vp_stage;
+	b->saved = arena_alloc(b->a, (size_t)m * (size_t)st->vp,
+			       sizeof(*b->saved));
+	b->sent[0] = b->sent[1] = (struct in_flight){.op = -1, .buf = NO_BUF};
+	sched_build(&sched, st->pp, b->in->slice->at.pp, st->vp, m, group,
+		    b->a);
+	for (int i = 0; i < sched.count; i++)
+		if (b->train || !sched.slot[i].backward)
+			run_slot(b, &sched.slot[i]);
+	sent_wait(b, &b->sent[0]);
+	sent_wait(b, &b->sent[1]);
+}
+
+static void build_train(struct build *b)
+{
+	b->list = &b->out->train;
+	b->cap = 0;
+	b->train = true;
+	b->mb = b->chunk = -1;
+	b->layer = -1;
+	emit(b, OP_ZERO, KIND_OPTIM, REFS(((struct ref){0, FAMILY_GRAD})),
+	     DIMS(b->in->slice->elements));
+	list_slots(b);
+	step_finish(b);
+}
+
+static void build_eval(struct build *b)
+{
+	b->list = &b->out->eval;
+	b->cap = 0;
+	b->train = false;
+	list_slots(b);
+	b->mb = b->chunk = -1;
+	step_metrics(b);
+}
+
+/* Dims of this rank that every op takes from. */
+static void set_dims(struct build *b)
+{
+	const struct shape *s = &b->in->config->shape;
+	const struct run *r = &b->in->config->run;
+	const struct grid *g = b->in->grid;
+	const struct slice *slice = b->in->slice;
+	struct kern_norm_dims *norm = arena_alloc(b->a, 1, sizeof(*norm));
+	struct kern_attn_dims *attn = arena_alloc(b->a, 1, sizeof(*attn));
+
+	b->tp = g->tp;
+	b->sp = b->in->config->place.sequence_parallel && g->tp > 1;
+	b->B = r->micro_batch_size;
+	b->T = s->seq_length;
+	b->N = b->B * b->T;
+	b->C = s->hidden_size;
+	b->H = s->num_attention_heads / g->tp;
+	b->G = slice->kv_copies > 1 ? 1 : s->num_query_groups / g->tp;
+	b->D = s->kv_channels;
+	b->F = s->ffn_hidden_size / g->tp;
+	b->rows = b->sp ? b->N / g->tp : b->N;
+	b->first_row = b->sp ? slice->at.tp * b->rows : 0;
+	b->hidden_dropout = r->hidden_dropout;
+	b->attention_dropout = r->attention_dropout;
+	*norm = (struct kern_norm_dims){
+		.N = b->rows,
+		.C = b->C,
+		.kind = s->normalization == NORM_LAYERNORM ? KERN_LAYERNORM
+							   : KERN_RMSNORM,
+		.zero_centered = s->layernorm_zero_centered_gamma,
+		.eps = s->layernorm_epsilon,
+	};
+	*attn = (struct kern_attn_dims){
+		.B = b->B,
+		.T = b->T,
+		.H = b->H,
+		.G = b->G,
+		.D = b->D,
+		.scale = isnan(s->softmax_scale) ? 1 / sqrt((double)b->D)
+						 : s->softmax_scale,
+		.heads = s->num_attention_heads,
+		.head0 = b->H * slice->at.tp,
+	};
+	b->norm = norm;
+	b->attn = attn;
+}
+
+static int64_t host_room(struct prog *p, int64_t bytes)
+{
+	int64_t at = p->bytes[FAMILY_HOST];
+
+	p->bytes[FAMILY_HOST] = at + (bytes + 63) / 64 * 64;
+	return at;
+}
+
+/* What lies where before any op needs it. */
+static void set_families(struct build *b)
+{
+	struct prog *p = b->out;
+	const struct shape *s = &b->in->config->shape;
+	const struct slice *slice = b->in->slice;
+	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch;
+
+	p->bytes[FAMILY_PARAM] = slice->elements * (int64_t)p->elem;
+	p->bytes[FAMILY_GRAD] = p->bytes[FAMILY_PARAM];
+	p->optim_elements =
+		slice->zero ? slice->elements / slice->dp : slice->elements;
+	p->m = 0;
+	p->v = p->optim_elements * (int64_t)p->elem;
+	p->bytes[FAMILY_OPTIM] = 2 * p->v;
+	host_room(p, sizeof(struct prog_scalars));
+	p->ids = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
+	p->labels = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
+	p->loss = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
+	p->coef = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
+	p->rope = NO_REF;
+	if (s->position_embedding_type == POS_ROPE) {
+		struct buf table;
+
+		p->rope_half = (int64_t)((double)b->D * s->rotary_percent) / 2;
+		table = buf_new(b, FAMILY_ACT, b->T * p->rope_half * 2);
+		p->rope = buf_ref(&table);
+	}
+	b->attn_scratch = buf_bytes(
+		b, FAMILY_ACT, (int64_t)kern_attn_scratch(b->attn, p->elem));
+	b->comm_scratch = NO_BUF;
+	if (b->in->grid->world == 1)
+		return;
+	scratch = (rows > slice->elements ? rows : slice->elements) *
+		  (int64_t)p->elem;
+	scratch = scratch < SCRATCH_BYTES ? scratch : SCRATCH_BYTES;
+	if (scratch < 64 * b->in->grid->world)
+		scratch = 64 * b->in->grid->world;
+	b->comm_scratch = buf_bytes(b, FAMILY_COMM, scratch);
+}
+
+static int check_served(const struct config *c, struct err *e)
+{
+	struct arena a;
+	struct report r = {.arena = &a};
+	int n;
+
+	if (arena_open(&a, e))
+		return -1;
+	n = config_unserved(c, &r);
+	if (n)
+		err_set(e, CODE_CONFIG, "%s: %s", r.list[0].path,
+			r.list[0].message);
+	arena_close(&a);
+	return n ? -1 : 0;
+}
+
+int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
+	       struct err *e)
+{
+	struct build b = {.out = out, .in = in, .a = a};
+	int m = (int)run_microbatches(&in->config->run, in->grid->dp);
+
+	if (check_served(in->config, e))
+		return -1;
+	memset(out, 0, sizeof(*out));
+	out->elem = spec_param_bytes(&in->config->spec);
+	out->train.microbatches = out->eval.microbatches = m;
+	set_dims(&b);
+	out->tokens = b.N;
+	set_families(&b);
+	build_train(&b);
+	build_eval(&b);
+	out->bytes[FAMILY_ACT] = b.pool[0].peak;
+	out->bytes[FAMILY_COMM] = b.pool[1].peak;
+	return 0;
+}

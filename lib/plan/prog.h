@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The step as data: one rank's training step (and its evaluation step) as an
+ * ordered list of ops over planned buffers.  stage-build sums it and draws
+ * it; train-worker runs it.  So what is planned is what runs.
+ */
+#ifndef PLAN_PROG_H
+#define PLAN_PROG_H
+
+#include "kernels/kern.h"
+#include "lib/plan/config.h"
+#include "lib/plan/sched.h"
+#include "lib/plan/slice.h"
+
+/* Memory is one allocation per family; offsets are in bytes. */
+enum family {
+	FAMILY_PARAM,
+	FAMILY_GRAD,
+	FAMILY_OPTIM, /* m, then v */
+	FAMILY_ACT,
+	FAMILY_COMM,
+	FAMILY_HOST, /* ids, labels, scalars */
+	FAMILIES
+};
+
+struct ref {
+	int64_t at;
+	int family; /* -1: no buffer (NULL) */
+};
+
+enum op_kind {
+	KIND_FORWARD,
+	KIND_BACKWARD, /* input gradients */
+	KIND_WGRAD,    /* weight gradients */
+	KIND_RECOMPUTE,
+	KIND_COMM,
+	KIND_OPTIM
+};
+
+enum op_queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_COPY };
+
+/*
+ * Compute ops are kern.h's: REF holds its pointers and N its integers in the
+ * order of its arguments.  OP_CLIP turns the reduced metrics into the
+ * gradient scale.  OP_COMM starts a collective or message from ref[0] to
+ * ref[1], with ref[2] as scratch; OP_WAIT waits for op WAIT.
+ */
+enum op_code {
+	OP_EMBED_FWD,
+	OP_EMBED_BWD,
+	OP_POS_FWD,
+	OP_POS_BWD,
+	OP_DROP,
+	OP_RESID,
+	OP_NORM_FWD,
+	OP_NORM_BWD,
+	OP_LINEAR_FWD,
+	OP_LINEAR_BWD_X,
+	OP_LINEAR_BWD_W,
+	OP_BIAS_BWD,
+	OP_ROPE,
+	OP_ATTN_FWD,
+	OP_ATTN_BWD,
+	OP_ACT_FWD,
+	OP_ACT_BWD,
+	OP_CE_MAX,
+	OP_CE_SUMS,
+	OP_CE_GRAD,
+	OP_SUMSQ,
+	OP_METRICS,
+	OP_CLIP,
+	OP_ADAMW,
+	OP_ZERO,
+	OP_COPY,
+	OP_ADD,
+	OP_COMM,
+	OP_WAIT,
+	OP_CODES
+};
+
+/* Groups of ranks that ops communicate over. */
+enum prog_group {
+	GROUP_TP,
+	GROUP_KV,    /* the tp ranks that hold copies of the same k and v */
+	GROUP_DP_CP, /* the ranks that share the flat buffers */
+	GROUP_PP,
+	GROUP_EMBED, /* the stages with a copy of the tied embedding */
+	GROUP_WORLD,
+	PROG_GROUPS
+};
+
+enum prog_comm {
+	PROG_SUM,
+	PROG_MAX,
+	PROG_REDUCE_SCATTER,
+	PROG_ALL_GATHER,
+	PROG_SEND,
+	PROG_RECV
+};
+
+struct op {
+	unsigned char code, kind, queue;
+	unsigned char comm, group; /* of OP_COMM */
+	bool host_f64;		   /* OP_COMM of doubles in FAMILY_HOST */
+	bool flag;		   /* OP_ADAMW: decay; OP_ROPE: backward */
+	int mb, chunk;		   /* -1: of no micro-batch */
+	int64_t layer;		   /* or -1 */
+	struct ref ref[9];
+	int64_t n[5];
+	int peer, tag;	       /* of a message: place in GROUP_PP */
+	int wait;	       /* OP_WAIT: index of the OP_COMM */
+	struct kern_drop drop; /* its key is filled in by who runs it */
+	const struct kern_norm_dims *norm;
+	const struct kern_attn_dims *attn; /* its drop is the op's */
+	double flops;
+	int64_t bytes; /* of OP_COMM: what this rank sends, of its scratch
+			  and copies nothing */
+};
+
+/* Scalars at the start of FAMILY_HOST. */
+struct prog_scalars {
+	uint64_t key[2]; /* seed, step */
+	struct kern_adam adam;
+	double clip;	   /* 0: none */
+	double metrics[4]; /* METRIC_* */
+	double per_token;  /* 1: normalise by all scored tokens */
+	double tokens;	   /* scored by this rank in this step */
+	double stop;	   /* > 0: this rank was asked to stop */
+	double grad_norm;  /* result of OP_CLIP */
+};
+
+/*
+ * metrics[], summed over the world within the step.  OP_METRICS writes all
+ * but the first: LOSS = the sum of loss[mb] * coef[mb], on one rank of each
+ * tp group of the loss's stage, like TOKENS; STOP from stop.
+ */
+enum { METRIC_SUMSQ, METRIC_LOSS, METRIC_TOKENS, METRIC_STOP, METRICS };
+
+struct prog_list {
+	struct op *op;
+	int count;
+	int microbatches;
+};
+
+struct prog {
+	struct prog_list train, eval;
+	int64_t bytes[FAMILIES];
+	size_t elem;	/* bytes of an element */
+	int64_t tokens; /* of a micro-batch: B * T */
+	/* where the host's inputs and results are, in FAMILY_HOST */
+	struct ref ids, labels; /* int32 (microbatches, B, T) */
+	struct ref loss, coef;	/* double (microbatches) */
+	struct ref rope;	/* in FAMILY_ACT: the table, or none */
+	int64_t rope_half;	/* R of kern.h */
+	int64_t m, v;		/* offsets in FAMILY_OPTIM */
+	int64_t optim_elements; /* of m, and of v */
+};
+
+/* Everything that a rank's program follows from. */
+struct prog_input {
+	const struct config *config;
+	const struct grid *grid;
+	const struct stages *stages;
+	const struct weights *weights;
+	const struct slice *slice;
+};
+
+/*
+ * The program of the rank that owns IN->slice.  Fails (CODE_CONFIG) for what
+ * is not served yet.
+ */
+int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
+	       struct err *e);
+
+/* "layer 3 attn out forward", for messages and profiles. */
+const char *op_text(const struct op *op, char *buf, size_t size);
+
+const char *op_code_name(int code);
+const char *prog_group_name(int group);
+const char *family_name(int family);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of prog_build share; private to lib/plan/prog*.c. */
+#ifndef PLAN_PROG_BUILD_H
+#define PLAN_PROG_BUILD_H
+
+#include "lib/plan/prog.h"
+
+/* A planned buffer. */
+struct buf {
+	int64_t at, bytes;
+	int family; /* -1: none */
+};
+
+#define NO_BUF ((struct buf){0, 0, -1})
+#define NO_REF ((struct ref){0, -1})
+
+/* Free space of a family, sorted by address; grows at its end. */
+struct pool {
+	struct buf *hole;
+	size_t holes, cap;
+	int64_t top, peak;
+};
+
+/* What the forward of one layer leaves for its backward. */
+struct layer_saved {
+	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
+	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
+};
+
+/* What the forward of one chunk on one micro-batch leaves. */
+struct chunk_saved {
+	struct layer_saved *layer;
+	struct buf x_last, stat_last, dy; /* of the stage with the loss */
+};
+
+/* The residual stream and the branch that was not added to it yet. */
+struct stream {
+	struct buf x;
+	bool owned; /* x is not kept by a layer's backward */
+	struct buf branch;
+	struct ref bias;
+	uint32_t site;
+};
+
+/* A message whose buffer is still in use. */
+struct in_flight {
+	int op; /* index of its OP_COMM, or -1 */
+	struct buf buf;
+};
+
+struct build {
+	struct prog *out;
+	struct prog_list *list;
+	size_t cap;
+	const struct prog_input *in;
+	struct arena *a;
+	struct pool pool[2]; /* FAMILY_ACT, FAMILY_COMM */
+	bool train;
+	const struct stage *stage;
+	int mb, chunk;
+	int64_t layer;
+	int64_t row0; /* of the micro-batch in the global batch */
+
+	int64_t B, T, N, C, H, G, D, F; /* kern.h's legend */
+	int64_t rows;	   /* N, or this rank's share of it with sp */
+	int64_t first_row; /* this rank's first, with sp */
+	int tp;
+	bool sp;
+	double hidden_dropout, attention_dropout;
+	const struct kern_norm_dims *norm;
+	const struct kern_attn_dims *attn;
+	struct buf attn_scratch, comm_scratch;
+	struct chunk_saved *saved; /* [mb * vp + chunk] */
+	struct in_flight sent[2];  /* forward, backward */
+};
+
+#define REFS(...)                                           \
+	(const struct ref[]){__VA_ARGS__},                  \
+		(int)(sizeof((struct ref[]){__VA_ARGS__}) / \
+		      sizeof(struct ref))
+#define DIMS(...)                       \
+	(const int64_t[]){__VA_ARGS__}, \
+		(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+/* prog_buf.c */
+struct buf buf_new(struct build *b, int family, int64_t elements);
+struct buf buf_bytes(struct build *b, int family, int64_t bytes);
+/* Also for NO_BUF; the handle becomes NO_BUF. */
+void buf_free(struct build *b, struct buf *buf);
+struct ref buf_ref(const struct buf *buf);
+/* The part of BUF that starts ELEMENTS in. */
+struct ref buf_part(const struct build *b, const struct buf *buf,
+		    int64_t elements);
+/* A param's array of this chunk in PARAM or GRAD; NO_REF if not held. */
+struct ref param_ref(const struct build *b, int family, enum part part,
+		     int64_t layer);
+struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
+		int ref_count, const int64_t *dims, int dim_count);
+/* Start a collective of N elements over GROUP; returns the op's index. */
+int emit_comm(struct build *b, int comm, int group, struct ref send,
+	      struct ref recv, int64_t n);
+void emit_wait(struct build *b, int op);
+/* Start and wait. */
+void emit_collective(struct build *b, int comm, int group, struct ref send,
+		     struct ref recv, int64_t n);
+int group_size(const struct build *b, int group);
+
+/* prog_linear.c: products with their tensor-parallel communication */
+void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
+		    enum part bias, int64_t out, int64_t in);
+/* Add W's gradient for DY (N, out) and X (N, in), and its bias's. */
+void linear_weight(struct build *b, struct ref dy, struct ref x, enum part w,
+		   enum part bias, int64_t out, int64_t in);
+/* A new (N, in) = DY W. */
+struct buf linear_input(struct build *b, struct ref dy, enum part w,
+			int64_t out, int64_t in);
+/* Rows of every tp rank: a new (N, C) under sp, else X itself. */
+struct buf gather_rows(struct build *b, struct buf x);
+/* Free what gather_rows made of X. */
+void gather_free(struct build *b, struct buf *gathered, const struct buf *x);
+/* Add up over tp: X in place, or under sp a new (rows, C); frees X then. */
+struct buf reduce_rows(struct build *b, struct buf x);
+
+/* prog_layer.c */
+void layer_forward(struct build *b, struct stream *s, struct layer_saved *v);
+/* DX: the residual stream's gradient, in place. */
+void layer_backward(struct build *b, struct buf *dx, struct layer_saved *v);
+/* y = norm(stream with its branch added); the sum becomes the stream. */
+struct buf stream_norm(struct build *b, struct stream *s, enum part w,
+		       enum part bias, struct buf *stat);
+/* Add the branch without a norm. */
+void stream_settle(struct build *b, struct stream *s);
+struct kern_drop dropout(const struct build *b, double p, uint32_t site);
+/* Dropout's sites: one for the embedding, three a layer. */
+enum { SITE_ATTENTION = 1, SITE_PROJ, SITE_MLP };
+uint32_t dropout_site(int64_t layer, int which);
+
+/* prog_ends.c: the first and the last stage */
+void embed_forward(struct build *b, struct stream *s);
+void embed_backward(struct build *b, struct buf *dx);
+void head_forward(struct build *b, struct stream *s, struct chunk_saved *v);
+/* The gradient of the residual stream that the head hands back. */
+struct buf head_backward(struct build *b, struct chunk_saved *v);
+
+/* prog_step.c: from gradients to updated parameters */
+void step_finish(struct build *b);
+/* The metrics and their sum over the world. */
+void step_metrics(struct build *b);
+
+#endif

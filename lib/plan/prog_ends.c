@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ends of the model: embedding and head with its loss. */
+#include "lib/plan/place.h"
+#include "lib/plan/prog_build.h"
+
+/* Logits exist for so many bytes of rows at a time. */
+#define HEAD_BYTES ((int64_t)32 << 20)
+
+static struct ref host_row(const struct build *b, struct ref base, int64_t row)
+{
+	return (struct ref){base.at + 4 * (b->mb * b->N + row), base.family};
+}
+
+static struct ref host_double(const struct build *b, struct ref base)
+{
+	return (struct ref){base.at + 8 * b->mb, base.family};
+}
+
+/* Rows of the padded vocabulary on each tp rank. */
+static int64_t vocab_rows(const struct build *b)
+{
+	const struct config *c = b->in->config;
+
+	return place_padded_vocab(&c->place, c->shape.vocab_size) / b->tp;
+}
+
+static int64_t first_vocab_row(const struct build *b)
+{
+	return b->in->slice->at.tp * vocab_rows(b);
+}
+
+static void embed_dropout(struct build *b, struct ref x, int kind)
+{
+	if (!b->train || b->hidden_dropout <= 0)
+		return;
+	emit(b, OP_DROP, kind, REFS(x, x), DIMS(b->rows, b->C))->drop =
+		dropout(b, b->hidden_dropout, 0);
+}
+
+void embed_forward(struct build *b, struct stream *s)
+{
+	struct buf x = buf_new(b, FAMILY_ACT, b->N * b->C);
+	struct ref tok = param_ref(b, FAMILY_PARAM, PART_EMBED_TOK, -1);
+	struct ref pos = param_ref(b, FAMILY_PARAM, PART_EMBED_POS, -1);
+
+	emit(b, OP_EMBED_FWD, KIND_FORWARD,
+	     REFS(buf_ref(&x), host_row(b, b->out->ids, 0), tok),
+	     DIMS(b->N, b->C, first_vocab_row(b), vocab_rows(b)));
+	x = reduce_rows(b, x);
+	if (pos.family >= 0)
+		emit(b, OP_POS_FWD, KIND_FORWARD, REFS(buf_ref(&x), pos),
+		     DIMS(b->rows, b->C, b->T, b->first_row));
+	embed_dropout(b, buf_ref(&x), KIND_FORWARD);
+	*s = (struct stream){
+		.x = x, .owned = true, .branch = NO_BUF, .bias = NO_REF};
+}
+
+void embed_backward(struct build *b, struct buf *dx)
+{
+	struct ref tok = param_ref(b, FAMILY_GRAD, PART_EMBED_TOK, -1);
+	struct ref pos = param_ref(b, FAMILY_GRAD, PART_EMBED_POS, -1);
+	struct buf all;
+
+	embed_dropout(b, buf_ref(dx), KIND_BACKWARD);
+	if (pos.family >= 0)
+		emit(b, OP_POS_BWD, KIND_WGRAD, REFS(pos, buf_ref(dx)),
+		     DIMS(b->rows, b->C, b->T, b->first_row));
+	all = gather_rows(b, *dx);
+	emit(b, OP_EMBED_BWD, KIND_WGRAD,
+	     REFS(tok, buf_ref(&all), host_row(b, b->out->ids, 0)),
+	     DIMS(b->N, b->C, first_vocab_row(b), vocab_rows(b)));
+	gather_free(b, &all, dx);
+	buf_free(b, dx);
+}
+
+/* The head's weight: its own, or the tied embedding on the same stage. */
+static enum part head_part(const struct build *b)
+{
+	if (b->in->config->shape.share_embeddings_and_output_weights &&
+	    b->stage->embedding)
+		return PART_EMBED_TOK;
+	return PART_HEAD_W;
+}
+
+/* One piece of the rows: logits, loss and their gradient. */
+struct head_rows {
+	int64_t first, rows;
+	struct buf y, dy, logits, max, sums;
+};
+
+static void emit_loss(struct build *b, const struct head_rows *h)
+{
+	int64_t V = vocab_rows(b), first = first_vocab_row(b);
+	int64_t valid = b->in->config->shape.vocab_size - first;
+	struct ref labels = host_row(b, b->out->labels, h->first);
+	struct ref logits = buf_ref(&h->logits), max = buf_ref(&h->max);
+	struct ref sums = buf_ref(&h->sums);
+
+	valid = valid < 0 ? 0 : valid > V ? V : valid;
+	emit(b, OP_CE_MAX, KIND_FORWARD, REFS(max, logits),
+	     DIMS(h->rows, V, valid));
+	if (b->tp > 1)
+		emit_collective(b, PROG_MAX, GROUP_TP, max, max, h->rows);
+	emit(b, OP_CE_SUMS, KIND_FORWARD, REFS(sums, logits, max, labels),
+	     DIMS(h->rows, V, valid, first));
+	if (b->tp > 1)
+		emit_collective(b, PROG_SUM, GROUP_TP, sums, sums, 2 * h->rows);
+	emit(b, OP_CE_GRAD, KIND_FORWARD,
+	     REFS(host_double(b, b->out->loss), logits, max, sums, labels,
+		  host_double(b, b->out->coef)),
+	     DIMS(h->rows, V, valid, first));
+}
+
+static void head_rows(struct build *b, const struct head_rows *h)
+{
+	int64_t V = vocab_rows(b);
+	double flops = 2.0 * (double)h->rows * (double)V * (double)b->C;
+	struct ref w = param_ref(b, FAMILY_PARAM, head_part(b), -1);
+	struct ref dw = param_ref(b, FAMILY_GRAD, head_part(b), -1);
+	struct ref y = buf_part(b, &h->y, h->first * b->C);
+	struct ref logits = buf_ref(&h->logits);
+
+	emit(b, OP_LINEAR_FWD, KIND_FORWARD, REFS(logits, y, w, NO_REF),
+	     DIMS(h->rows, V, b->C))
+		->flops = flops;
+	emit_loss(b, h);
+	if (!b->train)
+		return;
+	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
+	     REFS(buf_part(b, &h->dy, h->first * b->C), logits, w),
+	     DIMS(h->rows, V, b->C))
+		->flops = flops;
+	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD, REFS(dw, logits, y),
+	     DIMS(h->rows, V, b->C))
+		->flops = flops;
+}
+
+/* Rows of logits at a time: equal pieces of about HEAD_BYTES. */
+static int64_t rows_at_once(const struct build *b)
+{
+	int64_t row = vocab_rows(b) * (int64_t)b->out->elem;
+	int64_t rows = HEAD_BYTES / row, pieces;
+
+	if (rows < 64)
+		rows = 64;
+	pieces = (b->N + rows - 1) / rows;
+	return (b->N + pieces - 1) / pieces;
+}
+
+/*
+ * The loss's gradient is computed with the loss, so that logits never
+ * outlive their rows; only the head's input gradient waits for the backward.
+ */
+void head_forward(struct build *b, struct stream *s, struct chunk_saved *v)
+{
+	int64_t most = rows_at_once(b), V = vocab_rows(b);
+	struct buf y = stream_norm(b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
+				   &v->stat_last);
+	struct head_rows h = {.dy = NO_BUF};
+
+	v->x_last = s->x;
+	h.y = gather_rows(b, y);
+	if (b->train)
+		h.dy = buf_new(b, FAMILY_ACT, b->N * b->C);
+	h.logits = buf_new(b, FAMILY_ACT, most * V);
+	h.max = buf_new(b, FAMILY_ACT, most);
+	h.sums = buf_new(b, FAMILY_ACT, 2 * most);
+	for (h.first = 0; h.first < b->N; h.first += h.rows) {
+		h.rows = b->N - h.first < most ? b->N - h.first : most;
+		head_rows(b, &h);
+	}
+	buf_free(b, &h.sums);
+	buf_free(b, &h.max);
+	buf_free(b, &h.logits);
+	gather_free(b, &h.y, &y);
+	buf_free(b, &y);
+	if (b->train) {
+		v->dy = reduce_rows(b, h.dy);
+		return;
+	}
+	buf_free(b, &v->stat_last);
+	buf_free(b, &v->x_last);
+}
+
+struct buf head_backward(struct build *b, struct chunk_saved *v)
+{
+	struct buf dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
+
+	emit(b, OP_NORM_BWD, KIND_BACKWARD,
+	     REFS(buf_ref(&dx),
+		  param_ref(b, FAMILY_GRAD, PART_FINAL_NORM_W, -1),
+		  param_ref(b, FAMILY_GRAD, PART_FINAL_NORM_B, -1),
+		  buf_ref(&v->dy), NO_REF, buf_ref(&v->x_last),
+		  buf_ref(&v->stat_last),
+		  param_ref(b, FAMILY_PARAM, PART_FINAL_NORM_W, -1)),
+	     NULL, 0)
+		->norm = b->norm;
+	buf_free(b, &v->dy);
+	buf_free(b, &v->x_last);
+	buf_free(b, &v->stat_last);
+	return dx;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products with their tensor-parallel communication. */
+#include "lib/plan/prog_build.h"
+
+void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
+		    enum part bias, int64_t out, int64_t in)
+{
+	struct ref wref = param_ref(b, FAMILY_PARAM, w, b->layer);
+	struct ref bref = NO_REF;
+
+	if (bias != PARTS)
+		bref = param_ref(b, FAMILY_PARAM, bias, b->layer);
+	emit(b, OP_LINEAR_FWD, KIND_FORWARD, REFS(y, x, wref, bref),
+	     DIMS(b->N, out, in))
+		->flops = 2.0 * (double)b->N * (double)out * (double)in;
+}
+
+void linear_weight(struct build *b, struct ref dy, struct ref x, enum part w,
+		   enum part bias, int64_t out, int64_t in)
+{
+	struct ref dw = param_ref(b, FAMILY_GRAD, w, b->layer);
+	struct ref db = NO_REF;
+
+	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD, REFS(dw, dy, x),
+	     DIMS(b->N, out, in))
+		->flops = 2.0 * (double)b->N * (double)out * (double)in;
+	if (bias != PARTS)
+		db = param_ref(b, FAMILY_GRAD, bias, b->layer);
+	if (db.family >= 0)
+		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, dy), DIMS(b->N, out));
+}
+
+struct buf linear_input(struct build *b, struct ref dy, enum part w,
+			int64_t out, int64_t in)
+{
+	struct buf dx = buf_new(b, FAMILY_ACT, b->N * in);
+
+	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
+	     REFS(buf_ref(&dx), dy, param_ref(b, FAMILY_PARAM, w, b->layer)),
+	     DIMS(b->N, out, in))
+		->flops = 2.0 * (double)b->N * (double)out * (double)in;
+	return dx;
+}
+
+struct buf gather_rows(struct build *b, struct buf x)
+{
+	struct buf all;
+
+	if (!b->sp)
+		return x;
+	all = buf_new(b, FAMILY_COMM, b->N * b->C);
+	emit_collective(b, PROG_ALL_GATHER, GROUP_TP, buf_ref(&x),
+			buf_ref(&all), b->rows * b->C);
+	return all;
+}
+
+void gather_free(struct build *b, struct buf *gathered, const struct buf *x)
+{
+	if (gathered->family != x->family || gathered->at != x->at)
+		buf_free(b, gathered);
+}
+
+struct buf reduce_rows(struct build *b, struct buf x)
+{
+	struct buf mine;
+
+	if (b->tp == 1)
+		return x;
+	if (!b->sp) {
+		emit_collective(b, PROG_SUM, GROUP_TP, buf_ref(&x), buf_ref(&x),
+				b->N * b->C);
+		return x;
+	}
+	mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	emit_collective(b, PROG_REDUCE_SCATTER, GROUP_TP, buf_ref(&x),
+			buf_ref(&mine), b->rows * b->C);
+	buf_free(b, &x);
+	return mine;
+}

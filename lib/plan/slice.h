@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of the model that one rank owns, as boxes of logical weights. */
+#ifndef PLAN_SLICE_H
+#define PLAN_SLICE_H
+
+#include "lib/plan/bucket.h"
+#include "lib/plan/grid.h"
+#include "lib/plan/stage.h"
+#include "lib/plan/weight.h"
+
+/* A rectangle of a logical weight: half-open, vectors have cnt[1] = 1. */
+struct box {
+	int64_t off[2], cnt[2];
+};
+
+int64_t box_elements(const struct box *b);
+
+/*
+ * A box of a weight as it lies in a rank's memory: row-major and contiguous,
+ * AT elements from the start of the rank's flat parameter buffer (and at the
+ * same place in the gradients).
+ */
+struct piece {
+	int weight; /* its row in the weight table */
+	struct box box;
+	int64_t at;
+	int replica; /* 0: the one copy that counts (norm, checkpoint) */
+};
+
+/* One local array, as the kernels see it: one or more pieces, one below the
+ * other, and in the vocabulary's last share rows of padding. */
+struct param {
+	enum part part; /* gate and up share PART_FC1_W / PART_FC1_B */
+	int64_t layer;	/* global decoder layer, or -1 */
+	int chunk;	/* vp */
+	int64_t rows, cols;
+	int64_t at; /* elements from the start of the flat buffer */
+	int first_piece, pieces;
+	bool decay;
+	bool sum_tp;	    /* gradient summed over tp */
+	int64_t kv_row;	    /* rows from here are copies of k and v on */
+	bool sum_kv;	    /* kv_copies consecutive tp ranks: summed */
+	bool sum_embedding; /* one of two copies of the tied embedding */
+};
+
+struct slice {
+	struct coord at;
+	struct param *param;
+	int params;
+	struct piece *piece;
+	int pieces;
+	struct buckets buckets;
+	int64_t elements; /* of the flat buffer: padding and copies included */
+	int kv_copies;	  /* ranks that hold the same k and v, >= 1 */
+	int dp;		  /* ranks that share the flat buffer: dp * cp */
+	int d;		  /* this rank's place among them */
+	bool zero;	  /* optimizer state only for the own shard */
+};
+
+/*
+ * What the rank at coordinates AT owns, over all its virtual stages.  The
+ * config must have passed its checks.
+ */
+void slice_build(struct slice *out, const struct shape *s,
+		 const struct place *p, const struct grid *g,
+		 const struct stages *stages, const struct weights *w,
+		 struct coord at, struct arena *a);
+
+/* The param PART of LAYER in CHUNK, or NULL. */
+const struct param *slice_find(const struct slice *s, enum part part,
+			       int64_t layer, int chunk);
+
+/*
+ * The intervals of the flat buffer that the optimizer of this rank updates:
+ * its share of each bucket (also without ZeRO-1, where every rank of the
+ * group updates everything but counts and saves only its share).
+ */
+int slice_shards(const struct slice *s, int d, int64_t (**interval)[2],
+		 struct arena *a);
+
+#endif
