@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train-worker: one rank of a training job. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/cli.h"
+#include "lib/base/log.h"
+#include "lib/train/loop.h"
+
+struct options {
+	struct cli_list sets;
+	bool quiet, verbose;
+};
+
+static int parse(struct options *o, int argc, char **argv, int *first,
+		 enum cli_found *found, struct err *e)
+{
+	const struct cli_opt opts[] = {
+		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
+		 "change one setting, as the file would say it", 0, 0},
+		{"quiet", 'q', CLI_FLAG, &o->quiet, NULL,
+		 "say warnings and errors only", 0, 0},
+		{"verbose", 'v', CLI_FLAG, &o->verbose, NULL, "say more", 0, 0},
+		{0},
+	};
+	const struct cli cli = {
+		.program = "train-worker",
+		.usage = "[options] CONFIG",
+		.about =
+			"Trains the model of CONFIG as one rank of a job started "
+			"by\n`srun --mpi=pmix`, by mpirun, or alone; starts or "
+			"resumes in run.dir.",
+		.opts = opts,
+	};
+
+	if (cli_parse(&cli, argc, argv, first, found, e))
+		return -1;
+	if (*found == CLI_RUN && argc - *first != 1)
+		return err_set(e, CODE_USAGE,
+			       "needs one CONFIG, got %d; see --help",
+			       argc - *first);
+	return 0;
+}
+
+static void say_findings(const struct report *r, enum severity at_least)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct finding *f = &r->list[i];
+
+		if (f->severity < at_least)
+			continue;
+		log_line(f->severity == ERROR ? LOG_ERROR : LOG_WARN,
+			 "%s:%d: %s: %s [%s]", f->file ? f->file : "config",
+			 f->line, f->path, f->message, f->id);
+	}
+}
+
+/*
+ * The config, finished for this world.  Every rank reads the same file and so
+ * comes to the same verdict; rank 0 tells it.
+ */
+static int read_config(const char *file, const struct options *o,
+		       const struct boot *boot, struct config *c,
+		       struct arena *a, struct err *e)
+{
+	struct report r = {.arena = a};
+	size_t errors, unserved = 0;
+
+	if (config_read(file, o->sets.item, o->sets.count, a, c, &r, e))
+		return -1;
+	config_finish(c, boot->world, &r);
+	errors = report_count(&r, ERROR);
+	if (!errors)
+		unserved = (size_t)config_unserved(c, &r);
+	if (boot->rank == 0)
+		say_findings(&r, WARNING);
+	if (errors)
+		return err_set(e, CODE_CONFIG, "'%s' has %zu error%s", file,
+			       errors, errors == 1 ? "" : "s");
+	if (unserved)
+		return err_set(e, CODE_CONFIG,
+			       "'%s' is valid but asks for what train-worker "
+			       "does not serve yet",
+			       file);
+	if (!IS_SET(c->run.train_iters))
+		return err_set(e, CODE_CONFIG,
+			       "'%s': run.train_iters is not set", file);
+	return 0;
+}
+
+static int end(struct boot *boot, const struct err *e)
+{
+	if (boot->world > 1)
+		boot_abort(boot, e->code, e->text);
+	log_error("%s", e->text);
+	return e->code;
+}
+
+static int work(const char *file, const struct options *o)
+{
+	enum log_level level = o->quiet	    ? LOG_WARN
+			       : o->verbose ? LOG_DEBUG
+					    : LOG_INFO;
+	enum code code = CODE_DONE;
+	struct boot boot = {0};
+	struct config config;
+	struct arena arena;
+	struct err e;
+	int bad;
+
+	/* The limit of the bootstrap itself is known before the config is. */
+	if (boot_open(&boot, 120, &e) || arena_open(&arena, &e))
+		return end(&boot, &e);
+	log_open("train-worker", boot.world > 1 ? boot.rank : -1, level);
+	bad = read_config(file, o, &boot, &config, &arena, &e);
+	if (bad && boot.world > 1 && boot.rank != 0)
+		e.text[0] = 0;
+	if (bad || loop_run(&boot, &config, &code, &e))
+		return end(&boot, &e);
+	boot_close(&boot);
+	arena_close(&arena);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {0};
+	enum cli_found found;
+	struct err e;
+	int first;
+
+	setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+	log_open("train-worker", -1, LOG_INFO);
+	if (parse(&o, argc, argv, &first, &found, &e)) {
+		log_error("%s", e.text);
+		return CODE_USAGE;
+	}
+	if (found == CLI_ENDED)
+		return CODE_DONE;
+	return work(argv[first], &o);
+}

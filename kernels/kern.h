@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of ops that a training step is made of.  Each op's .c file is
+ * the reference that defines it, compiled for float and for double; a .cu
+ * file beside it computes the same on a GPU.
+ *
+ * Legend of dims
+ *   B  samples in a micro-batch          T  tokens in a sample
+ *   N  rows: B * T tokens, or a slice of them under sequence parallelism
+ *   C  hidden size                       D  width of a head
+ *   H  query heads of this rank          G  key/value heads of this rank
+ *   F  feed-forward width of this rank   V  vocabulary rows of this rank
+ *
+ * All arrays are row-major and hold the table's element type unless a
+ * comment says otherwise; stat, lse and the loss scalars are named with
+ * theirs.  "=" writes, "+=" accumulates.  Every op takes a queue: NULL on the
+ * CPU, a stream's handle on a GPU.  No op allocates; none fails: sizes were
+ * checked when the program was built.  Results do not depend on the number
+ * of threads.
+ */
+#ifndef KERNELS_KERN_H
+#define KERNELS_KERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct queue;
+
+enum kern_norm { KERN_LAYERNORM, KERN_RMSNORM };
+
+/* Gated ones read (N, 2F) as [gate F ; up F] and give act(gate) * up. */
+enum kern_act {
+	KERN_GELU,	/* exact, with erf */
+	KERN_GELU_TANH, /* 0.79788456, 0.044715 */
+	KERN_SILU,
+	KERN_RELU2,	/* max(x, 0) squared */
+	KERN_QUICK_GELU /* x * sigmoid(1.702 x) */
+};
+
+/*
+ * Dropout.  The element in row r, column c of an (N, C) array is kept or not
+ * as Philox(seed, step, site, (row0 + r) * C + c) says, so the choice depends
+ * on no layout; kept elements are divided by 1 - p.  row0 is the number of
+ * the first row among the rows of the whole global batch.  KEY points to
+ * {seed, step} in the device's memory.  p = 0: no dropout, KEY is not read.
+ */
+struct kern_drop {
+	double p;
+	const uint64_t *key;
+	uint32_t site;
+	int64_t row0;
+};
+
+/* What AdamW reads from the device's memory each step. */
+struct kern_adam {
+	double lr, weight_decay, beta1, beta2, eps;
+	double correct1, correct2; /* 1 - beta^t */
+	double grad_scale;	   /* multiplies every gradient: the clip */
+};
+
+struct kern_norm_dims {
+	int64_t N, C;
+	enum kern_norm kind;
+	bool zero_centered; /* the gain is 1 + w */
+	double eps;
+};
+
+/* qkv is (N, (H + 2G) D): for each group its H/G query heads, then k, v. */
+struct kern_attn_dims {
+	int64_t B, T, H, G, D;
+	double scale;
+	struct kern_drop
+		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
+	int64_t heads, head0; /* query heads of the model; this rank's first */
+};
+
+struct kern {
+	const char *name;
+	size_t size; /* bytes of an element */
+
+	/* y (N, C) = w[ids - first] where 0 <= ids - first < rows, else 0. */
+	void (*embed_fwd)(struct queue *q, void *y, const int32_t *ids,
+			  const void *w, int64_t N, int64_t C, int64_t first,
+			  int64_t rows);
+	/* dw (rows, C) += the rows of dy (N, C), in the order of the tokens. */
+	void (*embed_bwd)(struct queue *q, void *dw, const void *dy,
+			  const int32_t *ids, int64_t N, int64_t C,
+			  int64_t first, int64_t rows);
+	/* y (N, C) += w[(row0 + n) % T], the learned positions; w (T.., C). */
+	void (*pos_fwd)(struct queue *q, void *y, const void *w, int64_t N,
+			int64_t C, int64_t T, int64_t row0);
+	void (*pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N,
+			int64_t C, int64_t T, int64_t row0);
+
+	/* y (N, C) = dropout(x); y may be x.  Its backward is itself. */
+	void (*drop)(struct queue *q, void *y, const void *x, int64_t N,
+		     int64_t C, const struct kern_drop *d);
+
+	/*
+	 * xout (N, C) = x + dropout(branch + bias).  branch may be NULL (then
+	 * xout is not written and may be NULL), bias (C) may be NULL.
+	 */
+	void (*resid)(struct queue *q, void *xout, const void *x,
+		      const void *branch, const void *bias, int64_t N,
+		      int64_t C, const struct kern_drop *d);
+	/*
+	 * The same, and y (N, C) = norm(xout) * w + b.  stat (N, 2) keeps
+	 * {mean, 1 / deviation} (mean 0 for RMS) for the backward.  b is NULL
+	 * for RMS.  With branch NULL the norm is of x.
+	 */
+	void (*norm_fwd)(struct queue *q, void *y, void *xout, void *stat,
+			 const void *x, const void *branch, const void *bias,
+			 const void *w, const void *b,
+			 const struct kern_norm_dims *dims,
+			 const struct kern_drop *d);
+	/*
+	 * dx (N, C) = dres + the norm's input gradient for dy (N, C), where x
+	 * is what was normalised; dres may be NULL (zero) and may be dx.
+	 * dw (C) +=, db (C) += (NULL for RMS).
+	 */
+	void (*norm_bwd)(struct queue *q, void *dx, void *dw, void *db,
+			 const void *dy, const void *dres, const void *x,
+			 const void *stat, const void *w,
+			 const struct kern_norm_dims *dims);
+
+	/* y (N, out) = x (N, in) w^T + bias; w (out, in); bias may be NULL. */
+	void (*linear_fwd)(struct queue *q, void *y, const void *x,
+			   const void *w, const void *bias, int64_t N,
+			   int64_t out, int64_t in);
+	/* dx (N, in) = dy (N, out) w. */
+	void (*linear_bwd_x)(struct queue *q, void *dx, const void *dy,
+			     const void *w, int64_t N, int64_t out, int64_t in);
+	/* dw (out, in) += dy^T (out, N) x (N, in). */
+	void (*linear_bwd_w)(struct queue *q, void *dw, const void *dy,
+			     const void *x, int64_t N, int64_t out, int64_t in);
+	/* db (C) += the sum of dy (N, C) over rows. */
+	void (*bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
+			 int64_t C);
+
+	/*
+	 * Rotate q and k of qkv in place, by the angles of their position
+	 * n % T (SIGN 1) or back (SIGN -1, the backward).  table (T, R, 2)
+	 * holds {cos, sin} of R = rotary width / 2 frequencies.  interleaved:
+	 * pairs (2j, 2j+1), else (j, j + R).
+	 */
+	void (*rope)(struct queue *q, void *qkv, const void *table,
+		     const struct kern_attn_dims *dims, int64_t R,
+		     bool interleaved, int sign);
+	/*
+	 * Causal attention: o (N, H D) = softmax(scale q k^T) v, lse (B, H, T)
+	 * the log of the denominators.  scratch: attn_scratch(dims) bytes.
+	 */
+	void (*attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
+			 void *scratch, const struct kern_attn_dims *dims);
+	/* dqkv (N, (H + 2G) D) = . */
+	void (*attn_bwd)(struct queue *q, void *dqkv, const void *dout,
+			 const void *o, const void *lse, const void *qkv,
+			 void *scratch, const struct kern_attn_dims *dims);
+	/* Bytes of scratch that either needs; a pure function of DIMS. */
+	size_t (*attn_scratch)(const struct kern_attn_dims *dims);
+
+	/* y (N, F) = act(x), or act(gate) * up for x (N, 2F) when gated. */
+	void (*act_fwd)(struct queue *q, void *y, const void *x, int64_t N,
+			int64_t F, enum kern_act act, bool gated);
+	/* dx = , of the shape of x; dx may not be x. */
+	void (*act_bwd)(struct queue *q, void *dx, const void *dy,
+			const void *x, int64_t N, int64_t F, enum kern_act act,
+			bool gated);
+
+	/*
+	 * Softmax cross entropy over a vocabulary cut by columns.  This rank
+	 * holds columns first .. first + V of the model's vocabulary, of
+	 * which only the first VALID exist (the rest is padding and takes no
+	 * part).  Between the three ops m is reduced by maximum and sums by
+	 * addition over the ranks.  labels < 0 are not scored.
+	 *   ce_max   m (N) = the largest valid logit, -infinity if none
+	 *   ce_sums  sums (2, N) = {sum exp(x - m), x[label] - m or 0}
+	 *   ce_grad  loss (1, double) += sum over scored rows of
+	 *            log sums[0] - sums[1]; logits = their gradient times
+	 *            *coef (double), 0 in padding and in rows not scored
+	 */
+	void (*ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
+		       int64_t V, int64_t valid);
+	void (*ce_sums)(struct queue *q, void *sums, const void *logits,
+			const void *m, const int32_t *labels, int64_t N,
+			int64_t V, int64_t valid, int64_t first);
+	void (*ce_grad)(struct queue *q, double *loss, void *logits,
+			const void *m, const void *sums, const int32_t *labels,
+			const double *coef, int64_t N, int64_t V, int64_t valid,
+			int64_t first);
+
+	/* acc (1, double) += the sum of squares of x (n). */
+	void (*sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
+	/*
+	 * m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
+	 * p -= lr (m / c1 / (sqrt(v / c2) + eps) + wd p), wd only if DECAY.
+	 */
+	void (*adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
+		      int64_t n, const struct kern_adam *h, bool decay);
+	/* y (n) = 0. */
+	void (*zero)(struct queue *q, void *y, int64_t n);
+	/* y (n) = x. */
+	void (*copy)(struct queue *q, void *y, const void *x, int64_t n);
+	/* y (n) += x. */
+	void (*add)(struct queue *q, void *y, const void *x, int64_t n);
+	/* y (n) = the sum of the R arrays x (R, n), added in the order r. */
+	void (*sum)(struct queue *q, void *y, const void *x, int64_t R,
+		    int64_t n);
+};
+
+/*
+ * What attn_scratch answers on the CPU: two blocks of KERN_ATTN_QUERIES rows
+ * of scores for each of the (sample, group) pairs that may run at a time.
+ * Constants, so that the plan depends on the dims alone.
+ */
+#define KERN_ATTN_QUERIES 64
+#define KERN_ATTN_WORKERS 16
+static inline int64_t kern_attn_workers(const struct kern_attn_dims *d)
+{
+	int64_t items = d->B * d->G;
+
+	return items < KERN_ATTN_WORKERS ? items : KERN_ATTN_WORKERS;
+}
+
+static inline size_t kern_attn_scratch(const struct kern_attn_dims *d,
+				       size_t size)
+{
+	int64_t row = (d->T + 15) / 16 * 16;
+
+	return (size_t)(kern_attn_workers(d) * 2 * KERN_ATTN_QUERIES * row) *
+	       size;
+}
+
+/*
+ * Make the CPU's ops that this thread calls use THREADS threads; before the
+ * first op.  May be called again.  BLIS_ARCH_TYPE in the environment decides
+ * which of its kernels BLIS takes; if unset and the processor has two AVX-512
+ * units, this sets it.  Another BLAS reads its own variables.
+ */
+void kern_cpu_init(int threads);
+
+extern const struct kern kern_cpu_f32;
+extern const struct kern kern_cpu_f64;
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/train/init.h"
+
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "kernels/philox.h"
+
+double init_normal(uint64_t seed, uint64_t key, int64_t index)
+{
+	uint64_t pair = (uint64_t)index / 2;
+	uint32_t k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+	uint32_t c[4] = {(uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)key,
+			 (uint32_t)(key >> 32)};
+	uint64_t a, b;
+	double radius, turn;
+
+	philox4x32(c, k);
+	a = (uint64_t)c[1] << 32 | c[0];
+	b = (uint64_t)c[3] << 32 | c[2];
+	/* Box-Muller: (a + 1) / 2^53 is in (0, 1]. */
+	radius = sqrt(-2 * log(((double)(a >> 11) + 1) * 0x1p-53));
+	turn = 2 * M_PI * ((double)(b >> 11) * 0x1p-53);
+	return radius * (index % 2 ? sin(turn) : cos(turn));
+}
+
+static double deviation(const struct weight *w, const struct config *c)
+{
+	double std = c->run.init_method_std;
+
+	switch (w->init) {
+	case INIT_NORMAL_EMBED:
+		return isnan(c->run.embedding_init_method_std)
+			       ? std
+			       : c->run.embedding_init_method_std;
+	case INIT_NORMAL_OUT:
+		return std / sqrt(2 * (double)c->shape.num_layers);
+	default: return std;
+	}
+}
+
+static void put(void *params, size_t size, int64_t at, double value)
+{
+	if (size == sizeof(double))
+		((double *)params)[at] = value;
+	else
+		((float *)params)[at] = (float)value;
+}
+
+static void init_piece(const struct piece *p, const struct weight *w,
+		       const struct config *c, size_t size, void *params)
+{
+	uint64_t key = XXH3_64bits(w->name, strlen(w->name));
+	uint64_t seed = (uint64_t)c->run.seed;
+	double std = deviation(w, c);
+	double constant =
+		w->init == INIT_ONE && !c->shape.layernorm_zero_centered_gamma
+			? 1
+			: 0;
+	bool normal = w->init != INIT_ONE && w->init != INIT_ZERO;
+
+#pragma omp parallel for
+	for (int64_t row = 0; row < p->box.cnt[0]; row++) {
+		int64_t index =
+			(p->box.off[0] + row) * w->dim[1] + p->box.off[1];
+		int64_t at = p->at + row * p->box.cnt[1];
+
+		for (int64_t col = 0; col < p->box.cnt[1]; col++)
+			put(params, size, at + col,
+			    normal ? std * init_normal(seed, key, index + col)
+				   : constant);
+	}
+}
+
+void init_params(const struct slice *s, const struct weights *w,
+		 const struct config *c, size_t size, void *params)
+{
+	for (int i = 0; i < s->pieces; i++)
+		init_piece(&s->piece[i], &w->list[s->piece[i].weight], c, size,
+			   params);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first weights: from the seed, the weight's name and the element. */
+#ifndef TRAIN_INIT_H
+#define TRAIN_INIT_H
+
+#include "lib/plan/config.h"
+#include "lib/plan/slice.h"
+
+/*
+ * Fill the flat parameter buffer of SLICE (elements of SIZE bytes).  The
+ * value of an element depends on the seed, its weight's name and its index
+ * in the whole weight, and so on no layout.  Padding stays zero.
+ */
+void init_params(const struct slice *s, const struct weights *w,
+		 const struct config *c, size_t size, void *params);
+
+/* Element INDEX of the standard normal stream of KEY. */
+double init_normal(uint64_t seed, uint64_t key, int64_t index);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/train/loop.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "ckpt/ckpt.h"
+#include "lib/base/log.h"
+#include "lib/base/version.h"
+#include "lib/plan/flops.h"
+#include "lib/train/data.h"
+#include "lib/train/metrics.h"
+#include "lib/train/rate.h"
+#include "lib/train/resume.h"
+#include "lib/train/stop.h"
+#include "lib/train/trainer.h"
+#include "lib/train/watchdog.h"
+
+struct loop {
+	struct boot *boot;
+	const struct config *c;
+	struct arena arena;
+	struct comm *comm;
+	struct trainer trainer;
+	struct data *data[2]; /* training, validation */
+	int32_t *window;
+	struct metrics metrics;
+	struct stop stop;
+	struct watchdog *watchdog;
+	struct resume resume;
+	int64_t saved; /* the last step on disk, or -1 */
+};
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One rank's threads: what it is told, else its share of the cpus. */
+static int threads(const struct loop *l)
+{
+	cpu_set_t set;
+	int n;
+
+	if (IS_SET(l->c->run.num_threads))
+		return (int)l->c->run.num_threads;
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1;
+	n = CPU_COUNT(&set) / (l->boot->local_size ? l->boot->local_size : 1);
+	return n > 1 ? n : 1;
+}
+
+static int set_threads(const struct loop *l, struct err *e)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", threads(l));
+	omp_set_num_threads(threads(l));
+	if (setenv("BLIS_NUM_THREADS", text, 0) ||
+	    setenv("OPENBLAS_NUM_THREADS", text, 0))
+		return err_sys(e, CODE_LAUNCH, "cannot set the environment");
+	return 0;
+}
+
+static int sample(void *arg, bool valid, int64_t index, int32_t *ids,
+		  int32_t *labels, struct err *e)
+{
+	struct loop *l = arg;
+	size_t bytes = (size_t)l->c->shape.seq_length * sizeof(int32_t);
+
+	if (data_sample(l->data[valid], index, l->window, e))
+		return -1;
+	memcpy(ids, l->window, bytes);
+	memcpy(labels, l->window + 1, bytes);
+	return 0;
+}
+
+static int open_data(struct loop *l, struct err *e)
+{
+	const struct config *c = l->c;
+	uint64_t seed = (uint64_t)c->run.seed;
+
+	l->window = arena_alloc(&l->arena, (size_t)c->shape.seq_length + 1,
+				sizeof(*l->window));
+	if (data_open(&l->data[0], &c->run, &c->shape, DATA_TRAIN, seed, e))
+		return -1;
+	if (IS_SET(c->run.eval_interval) &&
+	    data_open(&l->data[1], &c->run, &c->shape, DATA_VALID, seed, e))
+		return -1;
+	return 0;
+}
+
+/* Agree with every other rank before anything heavy. */
+static int meet(struct loop *l, struct err *e)
+{
+	struct boot_card card = {.resume_step = l->resume.step};
+	XXH128_hash_t h;
+	const char *text = config_text(l->c, &l->arena);
+
+	snprintf(card.version, sizeof(card.version), "%s", TRISECT_VERSION);
+	shape_hash(&l->c->shape, card.shape_hash);
+	h = XXH3_128bits(text, strlen(text));
+	snprintf(card.config_hash, sizeof(card.config_hash),
+		 "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64,
+		 (uint64_t)h.low64);
+	return boot_exchange(l->boot, &card, l->c->run.boot_timeout_seconds, e);
+}
+
+static void describe(void *arg, char *buf, size_t size)
+{
+	const struct loop *l = arg;
+	const struct op *op = l->trainer.exec.now;
+
+	if (op)
+		op_text(op, buf, size);
+	else
+		snprintf(buf, size, "between steps");
+}
+
+static void warn(void *arg, const char *text)
+{
+	(void)arg;
+	log_warn("%s", text);
+}
+
+static void expire(void *arg, const char *text)
+{
+	struct loop *l = arg;
+
+	boot_abort(l->boot, CODE_HANG, text);
+}
+
+static int open_all(struct loop *l, struct err *e)
+{
+	const struct config *c = l->c;
+	struct watchdog_hooks hooks = {describe, warn, expire, l};
+	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
+	bool first = l->boot->rank == 0;
+
+	if (set_threads(l, e) || open_data(l, e) ||
+	    watchdog_open(&l->watchdog, &hooks, e))
+		return -1;
+	watchdog_phase(l->watchdog, "start", c->run.boot_timeout_seconds);
+	if (l->boot->world > 1 && comm_open(&l->comm, l->boot, timeout, e))
+		return -1;
+	if (trainer_open(&l->trainer, c, l->boot->world, l->boot->rank, l->comm,
+			 &l->arena, e))
+		return -1;
+	watchdog_phase(l->watchdog, "load", timeout);
+	if (resume_load(&l->resume, &l->trainer, &l->arena, e))
+		return -1;
+	l->saved = l->resume.own ? l->trainer.step : -1;
+	return metrics_open(&l->metrics, first ? c->run.dir : NULL,
+			    l->trainer.step, c->run.log_interval,
+			    c->run.train_iters, e);
+}
+
+static void close_all(struct loop *l)
+{
+	metrics_close(&l->metrics);
+	trainer_close(&l->trainer);
+	if (l->comm)
+		comm_close(l->comm);
+	if (l->watchdog)
+		watchdog_close(l->watchdog);
+	for (int i = 0; i < 2; i++)
+		if (l->data[i])
+			data_close(l->data[i]);
+	stop_close(&l->stop);
+	arena_close(&l->arena);
+}
+
+static int64_t memory_bytes(const struct prog *p)
+{
+	int64_t sum = 0;
+
+	for (int f = 0; f < FAMILIES; f++)
+		sum += p->bytes[f];
+	return sum;
+}
+
+static int report_step(struct loop *l, const struct trainer_result *r,
+		       double lr, double eval_loss, double seconds,
+		       struct err *e)
+{
+	const struct config *c = l->c;
+	double tokens =
+		(double)(c->run.global_batch_size * c->shape.seq_length);
+	double flops = flops_model(
+		&c->shape, place_padded_vocab(&c->place, c->shape.vocab_size),
+		c->run.global_batch_size);
+	struct metrics_row row = {
+		.step = l->trainer.step,
+		.loss = r->loss,
+		.grad_norm = r->grad_norm,
+		.lr = lr,
+		.tokens = l->trainer.consumed_samples * c->shape.seq_length,
+		.tokens_per_second = tokens / seconds,
+		.tflops = flops / seconds / 1e12 / l->boot->world,
+		.mfu = NAN,
+		.step_ms = seconds * 1e3,
+		.memory_bytes = memory_bytes(&l->trainer.plan.prog),
+		.eval_loss = eval_loss,
+	};
+
+	return metrics_write(&l->metrics, &row, e);
+}
+
+static bool due(int64_t step, int64_t interval)
+{
+	return IS_SET(interval) && step % interval == 0;
+}
+
+static int save(struct loop *l, struct err *e)
+{
+	if (l->saved == l->trainer.step || !l->c->run.dir)
+		return 0;
+	watchdog_phase(l->watchdog, "save",
+		       60.0 * (double)l->c->place.distributed_timeout_minutes);
+	metrics_settle(&l->metrics);
+	if (resume_save(&l->trainer, l->boot, e))
+		return -1;
+	l->saved = l->trainer.step;
+	if (l->boot->rank == 0)
+		log_info("saved step %" PRId64 " in '%s'", l->trainer.step,
+			 l->c->run.dir);
+	return 0;
+}
+
+static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
+{
+	struct trainer_data data = {l, sample};
+	const struct run *run = &l->c->run;
+	double lr = rate_at(run, l->trainer.consumed_samples).lr;
+	double begin = now(), seconds, eval_loss = NAN;
+	bool stop = stop_requested(&l->stop) != STOP_NO;
+
+	watchdog_phase(l->watchdog, "step", run->watchdog_seconds);
+	if (trainer_step(&l->trainer, &data, stop, r, e))
+		return -1;
+	seconds = now() - begin;
+	if (due(l->trainer.step, run->eval_interval)) {
+		watchdog_phase(l->watchdog, "evaluation", 0);
+		if (trainer_eval(&l->trainer, &data, run->eval_iters,
+				 &eval_loss, e))
+			return -1;
+	}
+	return report_step(l, r, lr, eval_loss, seconds, e);
+}
+
+static int train(struct loop *l, enum code *code, struct err *e)
+{
+	const struct run *run = &l->c->run;
+	struct trainer_result r = {0};
+	char why[256];
+
+	while (l->trainer.step < run->train_iters && !r.stop) {
+		if (one_step(l, &r, e))
+			return -1;
+		if ((r.stop || due(l->trainer.step, run->save_interval)) &&
+		    save(l, e))
+			return -1;
+	}
+	if (IS_SET(run->save_interval) && save(l, e))
+		return -1;
+	*code = l->trainer.step < run->train_iters ? CODE_STOPPED : CODE_DONE;
+	if (*code == CODE_STOPPED && stop_requested(&l->stop) != STOP_NO)
+		log_info("stopped at step %" PRId64 ": %s", l->trainer.step,
+			 stop_text(&l->stop, why, sizeof(why)));
+	return 0;
+}
+
+static int make_dir(const char *dir, struct err *e)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s", dir);
+	for (char *slash = strchr(path + 1, '/'); slash;
+	     slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		mkdir(path, 0777);
+		*slash = '/';
+	}
+	if (mkdir(path, 0777) && errno != EEXIST)
+		return err_sys(e, CODE_STORAGE, "cannot make '%s'", dir);
+	return 0;
+}
+
+static void say(const char *line)
+{
+	log_warn("%s", line);
+}
+
+int loop_run(struct boot *boot, const struct config *c, enum code *code,
+	     struct err *e)
+{
+	struct loop l = {.boot = boot, .c = c, .saved = -1};
+	int bad;
+
+	*code = CODE_DONE;
+	if (resume_choose(&l.resume, c, boot->rank ? NULL : say, e))
+		return -1;
+	if (l.resume.own && l.resume.step >= c->run.train_iters) {
+		if (boot->rank == 0)
+			log_info("'%s' has step %" PRId64 " of %" PRId64
+				 ": nothing left to do",
+				 c->run.dir, l.resume.step, c->run.train_iters);
+		return 0;
+	}
+	if (arena_open(&l.arena, e))
+		return -1;
+	bad = (c->run.dir && make_dir(c->run.dir, e)) ||
+	      stop_open(&l.stop, c->run.dir, c->run.exit_duration_in_mins, e) ||
+	      meet(&l, e) || open_all(&l, e) || train(&l, code, e);
+	if (!bad || boot->world == 1)
+		close_all(&l);
+	return bad ? -1 : 0;
+}

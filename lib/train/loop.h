@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training loop: start or resume, step, evaluate, save, stop. */
+#ifndef TRAIN_LOOP_H
+#define TRAIN_LOOP_H
+
+#include "lib/plan/config.h"
+#include "lib/train/boot.h"
+
+/*
+ * Train CONFIG (finished, valid and served) to its last step, as one rank of
+ * BOOT's job.  *code: CODE_DONE, or CODE_STOPPED when asked to stop early
+ * (everything is saved then).  -1: failed; the caller tells why and ends the
+ * job with E's code.
+ */
+int loop_run(struct boot *boot, const struct config *c, enum code *code,
+	     struct err *e);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "lib/train/init.h"
+#include "lib/train/rate.h"
+
+static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
+		       struct err *e)
+{
+	int *ranks = arena_alloc(a, (size_t)t->plan.grid.world, sizeof(*ranks));
+
+	for (int g = 0; g < PROG_GROUPS; g++) {
+		int me, n = plan_group(&t->plan, g, ranks, &me);
+
+		if (n > 1 && comm_group_open(comm, prog_group_name(g), ranks, n,
+					     me, &t->group[g], e))
+			return -1;
+	}
+	return 0;
+}
+
+int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
+		 struct comm *comm, struct arena *a, struct err *e)
+{
+	memset(t, 0, sizeof(*t));
+	if (plan_build(&t->plan, c, world, rank, a, e))
+		return -1;
+	if (open_groups(t, comm, a, e) ||
+	    exec_open(&t->exec, &t->plan.prog, exec_kern(c->spec.params_dtype),
+		      &c->shape, t->group, e)) {
+		trainer_close(t);
+		return -1;
+	}
+	init_params(&t->plan.slice, &t->plan.weights, c, t->plan.prog.elem,
+		    t->exec.base[FAMILY_PARAM]);
+	return 0;
+}
+
+void trainer_close(struct trainer *t)
+{
+	if (t->exec.prog)
+		exec_close(&t->exec);
+	for (int g = 0; g < PROG_GROUPS; g++)
+		if (t->group[g])
+			comm_group_close(t->group[g]);
+	memset(t->group, 0, sizeof(t->group));
+}
+
+/* Whether one of this rank's stages looks tokens up, or scores them. */
+static bool needs_tokens(const struct trainer *t)
+{
+	int pp = t->plan.slice.at.pp;
+
+	return pp == 0 || pp == t->plan.grid.pp - 1;
+}
+
+/* Ids and labels of micro-batch MB; returns scored tokens, or -1. */
+static int64_t load_microbatch(struct trainer *t,
+			       const struct trainer_data *data, bool valid,
+			       int64_t first, int mb, struct err *e)
+{
+	const struct config *c = t->plan.config;
+	int64_t T = c->shape.seq_length, B = c->run.micro_batch_size;
+	int64_t scored = 0, sample;
+	int32_t *ids = exec_ids(&t->exec, mb);
+	int32_t *labels = exec_labels(&t->exec, mb);
+
+	for (int64_t b = 0; b < B; b++, ids += T, labels += T) {
+		sample = first +
+			 ((int64_t)mb * t->plan.grid.dp + t->plan.slice.at.dp) *
+				 B +
+			 b;
+		if (data->sample(data->arg, valid, sample, ids, labels, e))
+			return -1;
+		for (int64_t i = 0; i < T; i++)
+			scored += labels[i] >= 0;
+	}
+	return scored;
+}
+
+/*
+ * Fill the step's inputs.  The coefficient of a micro-batch's losses makes
+ * the objective an explicit weighted sum (model-numerics 1.4): the mean of
+ * the micro-batches' means, or plain sums that the end of the step divides
+ * by all scored tokens.
+ */
+static int load_batch(struct trainer *t, const struct trainer_data *data,
+		      bool valid, int64_t first, struct err *e)
+{
+	struct prog_scalars *s = exec_scalars(&t->exec);
+	const struct run *run = &t->plan.config->run;
+	int m = t->plan.prog.train.microbatches;
+
+	s->tokens = 0;
+	s->per_token = run->calculate_per_token_loss;
+	s->metrics[METRIC_SUMSQ] = 0;
+	for (int mb = 0; mb < m; mb++) {
+		int64_t n = 0;
+
+		if (needs_tokens(t))
+			n = load_microbatch(t, data, valid, first, mb, e);
+		if (n < 0)
+			return -1;
+		s->tokens += (double)n;
+		exec_loss(&t->exec)[mb] = 0;
+		exec_coef(&t->exec)[mb] =
+			s->per_token > 0 ? 1
+					 : 1.0 / ((double)m * t->plan.grid.dp *
+						  (double)(n > 1 ? n : 1));
+	}
+	return 0;
+}
+
+static double reported_loss(const struct prog_scalars *s)
+{
+	double tokens = s->metrics[METRIC_TOKENS];
+
+	if (s->per_token > 0)
+		return s->metrics[METRIC_LOSS] / (tokens > 1 ? tokens : 1);
+	return s->metrics[METRIC_LOSS];
+}
+
+static void set_rates(struct trainer *t)
+{
+	const struct run *run = &t->plan.config->run;
+	struct prog_scalars *s = exec_scalars(&t->exec);
+	struct rate rate = rate_at(run, t->consumed_samples);
+	double steps = (double)(t->step + 1);
+
+	s->key[0] = (uint64_t)run->seed;
+	s->key[1] = (uint64_t)t->step;
+	s->clip = run->clip_grad;
+	s->adam = (struct kern_adam){
+		.lr = rate.lr,
+		.weight_decay = rate.weight_decay,
+		.beta1 = run->adam_beta1,
+		.beta2 = run->adam_beta2,
+		.eps = run->adam_eps,
+		.correct1 = 1 - pow(run->adam_beta1, steps),
+		.correct2 = 1 - pow(run->adam_beta2, steps),
+		.grad_scale = 1,
+	};
+}
+
+int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
+		 struct trainer_result *out, struct err *e)
+{
+	struct prog_scalars *s = exec_scalars(&t->exec);
+
+	if (load_batch(t, data, false, t->consumed_samples, e))
+		return -1;
+	set_rates(t);
+	s->stop = stop;
+	if (exec_run(&t->exec, &t->plan.prog.train, e))
+		return err_wrap(e, "step %" PRId64 ": ", t->step + 1);
+	*out = (struct trainer_result){
+		.loss = reported_loss(s),
+		.grad_norm = s->grad_norm,
+		.tokens = s->metrics[METRIC_TOKENS],
+		.stop = s->metrics[METRIC_STOP] > 0,
+	};
+	if (!isfinite(out->loss) || !isfinite(out->grad_norm))
+		return err_set(
+			e, CODE_NUMERIC,
+			"step %" PRId64 ": loss %g, gradient norm %g; "
+			"lower run.lr or resume from a checkpoint before",
+			t->step + 1, out->loss, out->grad_norm);
+	t->step++;
+	t->consumed_samples += t->plan.config->run.global_batch_size;
+	return 0;
+}
+
+int trainer_eval(struct trainer *t, const struct trainer_data *data,
+		 int64_t iters, double *loss, struct err *e)
+{
+	const struct run *run = &t->plan.config->run;
+	double sum = 0;
+
+	for (int64_t i = 0; i < iters; i++) {
+		if (load_batch(t, data, true, i * run->global_batch_size, e))
+			return -1;
+		if (exec_run(&t->exec, &t->plan.prog.eval, e))
+			return err_wrap(e, "evaluation %" PRId64 ": ", i + 1);
+		sum += reported_loss(exec_scalars(&t->exec));
+	}
+	*loss = sum / (double)(iters ? iters : 1);
+	return 0;
+}

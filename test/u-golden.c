@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole training steps against test/data/golden: losses and every gradient
+ * of seven tiny models, computed in float64 by an independent program.  The
+ * weights and tokens are the hashes that program used (FNV-1a, splitmix64).
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/train/trainer.h"
+
+enum { SEQ = 12, PATH = 256 };
+
+static uint64_t fnv1a(const char *s)
+{
+	uint64_t h = 14695981039346656037ULL;
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 1099511628211ULL;
+	return h;
+}
+
+static uint64_t splitmix(uint64_t x)
+{
+	x += 0x9E3779B97F4A7C15ULL;
+	x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+	x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+	return x ^ (x >> 31);
+}
+
+static double uniform(const char *name, int64_t i)
+{
+	return 2 * ((double)(splitmix(fnv1a(name) + (uint64_t)i) >> 11) *
+		    0x1p-53) -
+	       1;
+}
+
+/* The whole weight in that program's naming, or NULL if it is not ours. */
+static const char *golden_name(const struct weight *w, char *buf)
+{
+	static const struct {
+		const char *ours, *theirs;
+	} tails[] = {
+		{"attn_norm/w", "input_layernorm.weight"},
+		{"attn_norm/b", "input_layernorm.bias"},
+		{"attn/qkv/w", "self_attention.linear_qkv.weight"},
+		{"attn/qkv/b", "self_attention.linear_qkv.bias"},
+		{"attn/proj/w", "self_attention.linear_proj.weight"},
+		{"attn/proj/b", "self_attention.linear_proj.bias"},
+		{"mlp_norm/w", "pre_mlp_layernorm.weight"},
+		{"mlp_norm/b", "pre_mlp_layernorm.bias"},
+		{"mlp/gate/w", "mlp.linear_fc1.weight"},
+		{"mlp/up/w", "mlp.linear_fc1.weight"},
+		{"mlp/fc1/w", "mlp.linear_fc1.weight"},
+		{"mlp/fc1/b", "mlp.linear_fc1.bias"},
+		{"mlp/fc2/w", "mlp.linear_fc2.weight"},
+		{"mlp/fc2/b", "mlp.linear_fc2.bias"},
+		{"embed/tok", "embedding.word_embeddings.weight"},
+		{"embed/pos", "embedding.position_embeddings.weight"},
+		{"final_norm/w", "decoder.final_layernorm.weight"},
+		{"final_norm/b", "decoder.final_layernorm.bias"},
+		{"head/out", "output_layer.weight"},
+	};
+	const char *tail = w->layer < 0 ? w->name : w->name + 12;
+
+	for (size_t i = 0; i < sizeof(tails) / sizeof(*tails); i++) {
+		if (strcmp(tail, tails[i].ours))
+			continue;
+		if (w->layer < 0)
+			return tails[i].theirs;
+		snprintf(buf, PATH, "decoder.layers.%d.%s", (int)w->layer,
+			 tails[i].theirs);
+		return buf;
+	}
+	return NULL;
+}
+
+/* Row-major index, in that program's array, of element (row, col). */
+static int64_t golden_index(const struct weight *w, int64_t row, int64_t col)
+{
+	if (w->part == PART_UP_W)
+		row += w->dim[0];
+	return row * w->dim[1] + col;
+}
+
+static double golden_weight(const char *name, char kind, int64_t i,
+			    bool zero_centered)
+{
+	double r = uniform(name, i);
+
+	switch (kind) {
+	case 'e': return 0.5 * r;
+	case 'm': return 0.25 * r;
+	case 'g': return zero_centered ? 0.1 * r : 1 + 0.1 * r;
+	default: return 0.05 * r;
+	}
+}
+
+struct golden {
+	double objective, *grad;
+	struct {
+		char name[96], kind;
+		int64_t offset, count;
+	} tensor[64];
+	int tensors;
+	int64_t vocab;
+};
+
+static void golden_read(struct golden *g, const char *variant)
+{
+	char path[PATH], line[PATH], kind[16];
+	long offset = 0, count = 0;
+	FILE *f;
+
+	memset(g, 0, sizeof(*g));
+	snprintf(path, sizeof(path), "test/data/golden/%s.txt", variant);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		sscanf(line, "objective %lf", &g->objective);
+		if (sscanf(line, "tensor %95s %15s %ld %ld",
+			   g->tensor[g->tensors].name, kind, &offset,
+			   &count) != 4)
+			continue;
+		g->tensor[g->tensors].kind = kind[0];
+		g->tensor[g->tensors].offset = offset;
+		g->tensor[g->tensors++].count = count;
+	}
+	fclose(f);
+	g->grad = calloc((size_t)(offset + count), sizeof(double));
+	snprintf(path, sizeof(path), "test/data/golden/%s.f64", variant);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(
+		fread(g->grad, sizeof(double), (size_t)(offset + count), f),
+		offset + count);
+	fclose(f);
+}
+
+static int golden_find(const struct golden *g, const char *name)
+{
+	for (int i = 0; i < g->tensors; i++)
+		if (!strcmp(g->tensor[i].name, name))
+			return i;
+	fail_msg("no golden tensor %s", name);
+	return -1;
+}
+
+/* The data of that program: two micro-batches of two samples. */
+static int golden_sample(void *arg, bool valid, int64_t index, int32_t *ids,
+			 int32_t *labels, struct err *e)
+{
+	const struct golden *g = arg;
+
+	(void)valid;
+	(void)e;
+	/* Its masks and tokens were drawn for vocabulary 37. */
+	for (int64_t i = 0; i < SEQ; i++) {
+		uint64_t t =
+			fnv1a("tokens") + (uint64_t)(index * (SEQ + 1) + i);
+		uint64_t m = fnv1a("loss_mask") + (uint64_t)(index * SEQ + i);
+
+		ids[i] = (int32_t)(splitmix(t) % 37);
+		labels[i] = (int32_t)(splitmix(t + 1) % 37);
+		if ((int64_t)(splitmix(m) % 8) <= index / 2)
+			labels[i] = -1;
+	}
+	assert_non_null(g);
+	return 0;
+}
+
+static double get(const struct trainer *t, int family, int64_t at)
+{
+	if (t->plan.prog.elem == sizeof(double))
+		return ((double *)t->exec.base[family])[at];
+	return ((float *)t->exec.base[family])[at];
+}
+
+static void put(struct trainer *t, int64_t at, double value)
+{
+	if (t->plan.prog.elem == sizeof(double))
+		((double *)t->exec.base[FAMILY_PARAM])[at] = value;
+	else
+		((float *)t->exec.base[FAMILY_PARAM])[at] = (float)value;
+}
+
+static void set_weights(struct trainer *t, const struct golden *g,
+			bool zero_centered)
+{
+	char buf[PATH];
+
+	for (int i = 0; i < t->plan.slice.pieces; i++) {
+		const struct piece *p = &t->plan.slice.piece[i];
+		const struct weight *w = &t->plan.weights.list[p->weight];
+		const char *name = golden_name(w, buf);
+		char kind = g->tensor[golden_find(g, name)].kind;
+
+		for (int64_t k = 0; k < box_elements(&p->box); k++) {
+			int64_t at =
+				golden_index(w, k / w->dim[1], k % w->dim[1]);
+
+			put(t, p->at + k,
+			    golden_weight(name, kind, at, zero_centered));
+		}
+	}
+}
+
+/* The largest error of any tensor, relative to its largest gradient. */
+static double worst_gradient(const struct trainer *t, const struct golden *g)
+{
+	double scale = exec_scalars(&t->exec)->adam.grad_scale, worst = 0;
+	char buf[PATH];
+
+	for (int i = 0; i < t->plan.slice.pieces; i++) {
+		const struct piece *p = &t->plan.slice.piece[i];
+		const struct weight *w = &t->plan.weights.list[p->weight];
+		int tensor = golden_find(g, golden_name(w, buf));
+		const double *ref = g->grad + g->tensor[tensor].offset;
+		double most = 0, off = 0;
+
+		for (int64_t k = 0; k < g->tensor[tensor].count; k++)
+			most = fmax(most, fabs(ref[k]));
+		for (int64_t k = 0; k < box_elements(&p->box); k++) {
+			double want = ref[golden_index(w, k / w->dim[1],
+						       k % w->dim[1])];
+			double have = scale * get(t, FAMILY_GRAD, p->at + k);
+
+			off = fmax(off, fabs(have - want));
+		}
+		worst = fmax(worst, off / most);
+	}
+	return worst;
+}
+
+static void run_variant(const char *variant, const char *dtype, double loss_tol,
+			double grad_tol)
+{
+	struct trainer_data data = {.sample = golden_sample};
+	const char *set = dtype;
+	struct trainer_result result;
+	struct report r = {0};
+	struct config c;
+	struct golden g;
+	struct trainer t;
+	struct arena a;
+	struct err e;
+	char path[PATH];
+
+	snprintf(path, sizeof(path), "test/data/golden/%s.cfg", variant);
+	assert_int_equal(arena_open(&a, &e), 0);
+	r.arena = &a;
+	golden_read(&g, variant);
+	data.arg = &g;
+	assert_int_equal(config_read(path, &set, 1, &a, &c, &r, &e), 0);
+	config_finish(&c, 1, &r);
+	for (size_t i = 0; i < r.count; i++)
+		if (r.list[i].severity == ERROR)
+			fail_msg("%s: %s", variant, r.list[i].message);
+	if (trainer_open(&t, &c, 1, 0, NULL, &a, &e))
+		fail_msg("%s", e.text);
+	set_weights(&t, &g, c.shape.layernorm_zero_centered_gamma);
+	if (trainer_step(&t, &data, false, &result, &e))
+		fail_msg("%s", e.text);
+	print_message("# %s %s: loss off by %.2e, worst gradient %.2e\n",
+		      variant, dtype + 18, fabs(result.loss - g.objective),
+		      worst_gradient(&t, &g));
+	assert_true(fabs(result.loss - g.objective) < loss_tol);
+	assert_true(worst_gradient(&t, &g) < grad_tol);
+	trainer_close(&t);
+	free(g.grad);
+	arena_close(&a);
+}
+
+static void both(const char *variant)
+{
+	run_variant(variant, "spec.params_dtype=\"fp64\"", 1e-13, 1e-12);
+	run_variant(variant, "spec.params_dtype=\"fp32\"", 2e-6, 2e-5);
+}
+
+#define VARIANT(id, name)                   \
+	static void test_##id(void **state) \
+	{                                   \
+		(void)state;                \
+		both(name);                 \
+	}
+
+VARIANT(llama, "llama")
+VARIANT(llama_tied, "llama-tied")
+VARIANT(llama_per_token, "llama-per-token")
+VARIANT(llama_masked, "llama-masked")
+VARIANT(llama_misc, "llama-misc")
+VARIANT(gpt2_tied, "gpt2-tied")
+VARIANT(gpt2_untied, "gpt2-untied")
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_llama),
+		cmocka_unit_test(test_llama_tied),
+		cmocka_unit_test(test_llama_per_token),
+		cmocka_unit_test(test_llama_masked),
+		cmocka_unit_test(test_llama_misc),
+		cmocka_unit_test(test_gpt2_tied),
+		cmocka_unit_test(test_gpt2_untied),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
