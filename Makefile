@@ -40,6 +40,7 @@ kern_src = $(sort $(wildcard kernels/*.c))
 ckpt_src = $(sort $(wildcard ckpt/*.c))
 train_src = $(sort $(wildcard lib/train/*.c))
 progs = $(basename $(notdir $(sort $(wildcard bin/*.c))))
+helpers = $(basename $(notdir $(sort $(wildcard test/x-*.c))))
 units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
 
 o = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -116,7 +117,11 @@ $(BUILD)/test/u-%: $(BUILD)/test/u-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(pl
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(train_ldlibs)
 
-test-programs: all $(addprefix $(BUILD)/test/,$(units))
+$(BUILD)/test/x-%: $(BUILD)/test/x-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(train_ldlibs)
+
+test-programs: all $(addprefix $(BUILD)/test/,$(units) $(helpers))
 
 export TRISECT_BUILD = $(abspath $(BUILD))
 prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j2 $(if $(filter 1,$(V)),-v)

@@ -178,93 +178,137 @@ static void run_clip(struct exec *x)
 	s->adam.grad_scale = scale;
 }
 
-/* One op of kern.h: its pointers and integers in the order of arguments. */
-static void run_kern(struct exec *x, const struct op *op)
-{
-	const struct kern *k = x->kern;
-	const int64_t *n = op->n;
-	struct kern_attn_dims attn;
-	struct kern_drop drop = op->drop;
+/* An op's arguments as the kernels take them. */
+struct args {
 	void *p[9];
+	const int64_t *n;
+	struct kern_drop drop;
+	struct kern_attn_dims attn;
+};
 
-	for (int i = 0; i < 9; i++)
-		p[i] = at(x, op->ref[i]);
-	drop.key = exec_scalars(x)->key;
-	if (op->attn) {
-		attn = *op->attn;
-		attn.drop = drop;
-	}
+static bool run_forward(const struct kern *k, const struct op *op,
+			const struct args *a)
+{
+	void *const *p = a->p;
+	const int64_t *n = a->n;
+
 	switch (op->code) {
 	case OP_EMBED_FWD:
 		k->embed_fwd(NULL, p[0], p[1], p[2], n[0], n[1], n[2], n[3]);
-		break;
-	case OP_EMBED_BWD:
-		k->embed_bwd(NULL, p[0], p[1], p[2], n[0], n[1], n[2], n[3]);
-		break;
+		return true;
 	case OP_POS_FWD:
 		k->pos_fwd(NULL, p[0], p[1], n[0], n[1], n[2], n[3]);
-		break;
-	case OP_POS_BWD:
-		k->pos_bwd(NULL, p[0], p[1], n[0], n[1], n[2], n[3]);
-		break;
-	case OP_DROP: k->drop(NULL, p[0], p[1], n[0], n[1], &drop); break;
+		return true;
+	case OP_DROP:
+		k->drop(NULL, p[0], p[1], n[0], n[1], &a->drop);
+		return true;
 	case OP_RESID:
-		k->resid(NULL, p[0], p[1], p[2], p[3], n[0], n[1], &drop);
-		break;
+		k->resid(NULL, p[0], p[1], p[2], p[3], n[0], n[1], &a->drop);
+		return true;
 	case OP_NORM_FWD:
 		k->norm_fwd(NULL, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
-			    p[7], op->norm, &drop);
-		break;
-	case OP_NORM_BWD:
-		k->norm_bwd(NULL, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
-			    p[7], op->norm);
-		break;
+			    p[7], op->norm, &a->drop);
+		return true;
 	case OP_LINEAR_FWD:
 		k->linear_fwd(NULL, p[0], p[1], p[2], p[3], n[0], n[1], n[2]);
-		break;
-	case OP_LINEAR_BWD_X:
-		k->linear_bwd_x(NULL, p[0], p[1], p[2], n[0], n[1], n[2]);
-		break;
-	case OP_LINEAR_BWD_W:
-		k->linear_bwd_w(NULL, p[0], p[1], p[2], n[0], n[1], n[2]);
-		break;
-	case OP_BIAS_BWD: k->bias_bwd(NULL, p[0], p[1], n[0], n[1]); break;
+		return true;
 	case OP_ROPE:
-		k->rope(NULL, p[0], p[1], &attn, n[0], n[1], op->flag ? -1 : 1);
-		break;
+		k->rope(NULL, p[0], p[1], &a->attn, n[0], n[1],
+			op->flag ? -1 : 1);
+		return true;
 	case OP_ATTN_FWD:
-		k->attn_fwd(NULL, p[0], p[1], p[2], p[3], &attn);
-		break;
-	case OP_ATTN_BWD:
-		k->attn_bwd(NULL, p[0], p[1], p[2], p[3], p[4], p[5], &attn);
-		break;
+		k->attn_fwd(NULL, p[0], p[1], p[2], p[3], &a->attn);
+		return true;
 	case OP_ACT_FWD:
 		k->act_fwd(NULL, p[0], p[1], n[0], n[1], (enum kern_act)n[2],
 			   n[3]);
-		break;
-	case OP_ACT_BWD:
-		k->act_bwd(NULL, p[0], p[1], p[2], n[0], n[1],
-			   (enum kern_act)n[2], n[3]);
-		break;
-	case OP_CE_MAX: k->ce_max(NULL, p[0], p[1], n[0], n[1], n[2]); break;
+		return true;
+	case OP_CE_MAX:
+		k->ce_max(NULL, p[0], p[1], n[0], n[1], n[2]);
+		return true;
 	case OP_CE_SUMS:
 		k->ce_sums(NULL, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
 			   n[3]);
-		break;
+		return true;
 	case OP_CE_GRAD:
 		k->ce_grad(NULL, p[0], p[1], p[2], p[3], p[4], p[5], n[0], n[1],
 			   n[2], n[3]);
-		break;
-	case OP_SUMSQ: k->sumsq(NULL, p[0], p[1], n[0]); break;
-	case OP_ADAMW:
-		k->adamw(NULL, p[0], p[1], p[2], p[3], n[0],
-			 &exec_scalars(x)->adam, op->flag);
-		break;
-	case OP_ZERO: k->zero(NULL, p[0], n[0]); break;
-	case OP_COPY: k->copy(NULL, p[0], p[1], n[0]); break;
-	case OP_ADD: k->add(NULL, p[0], p[1], n[0]); break;
-	default: assert(!"an op without a kernel");
+		return true;
+	default: return false;
 	}
+}
+
+static bool run_backward(const struct kern *k, const struct op *op,
+			 const struct args *a)
+{
+	void *const *p = a->p;
+	const int64_t *n = a->n;
+
+	switch (op->code) {
+	case OP_EMBED_BWD:
+		k->embed_bwd(NULL, p[0], p[1], p[2], n[0], n[1], n[2], n[3]);
+		return true;
+	case OP_POS_BWD:
+		k->pos_bwd(NULL, p[0], p[1], n[0], n[1], n[2], n[3]);
+		return true;
+	case OP_NORM_BWD:
+		k->norm_bwd(NULL, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+			    p[7], op->norm);
+		return true;
+	case OP_LINEAR_BWD_X:
+		k->linear_bwd_x(NULL, p[0], p[1], p[2], n[0], n[1], n[2]);
+		return true;
+	case OP_LINEAR_BWD_W:
+		k->linear_bwd_w(NULL, p[0], p[1], p[2], n[0], n[1], n[2]);
+		return true;
+	case OP_BIAS_BWD:
+		k->bias_bwd(NULL, p[0], p[1], n[0], n[1]);
+		return true;
+	case OP_ATTN_BWD:
+		k->attn_bwd(NULL, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn);
+		return true;
+	case OP_ACT_BWD:
+		k->act_bwd(NULL, p[0], p[1], p[2], n[0], n[1],
+			   (enum kern_act)n[2], n[3]);
+		return true;
+	default: return false;
+	}
+}
+
+static bool run_flat(const struct kern *k, const struct op *op,
+		     const struct args *a, const struct kern_adam *adam)
+{
+	void *const *p = a->p;
+	int64_t n = a->n[0];
+
+	switch (op->code) {
+	case OP_SUMSQ: k->sumsq(NULL, p[0], p[1], n); return true;
+	case OP_ADAMW:
+		k->adamw(NULL, p[0], p[1], p[2], p[3], n, adam, op->flag);
+		return true;
+	case OP_ZERO: k->zero(NULL, p[0], n); return true;
+	case OP_COPY: k->copy(NULL, p[0], p[1], n); return true;
+	case OP_ADD: k->add(NULL, p[0], p[1], n); return true;
+	default: return false;
+	}
+}
+
+/* One op of kern.h: its pointers and integers in the order of arguments. */
+static void run_kern(struct exec *x, const struct op *op)
+{
+	struct args a = {.n = op->n, .drop = op->drop};
+	bool done;
+
+	for (int i = 0; i < 9; i++)
+		a.p[i] = at(x, op->ref[i]);
+	a.drop.key = exec_scalars(x)->key;
+	if (op->attn) {
+		a.attn = *op->attn;
+		a.attn.drop = a.drop;
+	}
+	done = run_forward(x->kern, op, &a) || run_backward(x->kern, op, &a) ||
+	       run_flat(x->kern, op, &a, &exec_scalars(x)->adam);
+	assert(done);
 }
 
 int exec_run(struct exec *x, const struct prog_list *list, struct err *e)
