@@ -17,6 +17,7 @@ BUILD ?= build/$(variant)
 Q = $(if $(filter 1,$(V)),,@)
 say = @printf '  %-7s %s\n' "$(1)" "$(2)"
 
+cpus := $(shell nproc)
 arch := $(shell $(CC) -print-multiarch 2>/dev/null)
 sys = /usr/lib/$(arch)
 PMIX_DIR ?= $(sys)/pmix2
@@ -68,6 +69,11 @@ help: ## this text
 
 deps: ## install what is missing from Debian
 	$(Q)slurm/deps --all
+
+demo: ## install what is missing, build, train, reshard and resume under Slurm
+	$(Q)slurm/deps --slurm
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) all
+	$(Q)TRISECT_BIN=$(abspath $(BUILD))/bin slurm/demo
 
 $(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
 $(BUILD)/ckpt/%.o: inc = -I$(HDF5_INC)
@@ -127,13 +133,13 @@ export TRISECT_BUILD = $(abspath $(BUILD))
 prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j2 $(if $(filter 1,$(V)),-v)
 
 check: ## install what is missing, build and pass the tests
-	$(Q)slurm/deps --all
-	$(Q)$(MAKE) --no-print-directory test-programs
+	$(Q)slurm/deps --test
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) test-programs
 	$(Q)$(prove) $(addprefix $(BUILD)/test/,$(units)) $(sort $(wildcard test/t*.t))
 
 check-long: ## the full counts of the proofs
-	$(Q)slurm/deps --all
-	$(Q)$(MAKE) --no-print-directory test-programs
+	$(Q)slurm/deps --test
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) test-programs
 	$(Q)TRISECT_LONG=1 $(prove) $(addprefix $(BUILD)/test/,$(units)) $(sort $(wildcard test/t*.t))
 
 lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
@@ -150,6 +156,7 @@ install: all ## install under PREFIX (DESTDIR for packaging)
 	install $(addprefix $(BUILD)/bin/,$(progs)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(wildcard bin/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 	cp -R etc slurm $(DESTDIR)$(PREFIX)/share/trisect
+	sed -i 's|TRISECT_BIN-}|TRISECT_BIN-$(PREFIX)/bin}|' $(DESTDIR)$(PREFIX)/share/trisect/slurm/*.sbatch
 
 clean: ## remove what was built
 	rm -rf build

@@ -127,6 +127,7 @@ static void run_slot(struct build *b, const struct sched_slot *x)
 	b->stage = &stages->stage[x->chunk * stages->pp + s->at.pp];
 	/* Sample (mb, dp rank, b) of the global batch. */
 	b->row0 = ((int64_t)x->mb * g->dp + s->at.dp) * b->N;
+	b->backward = x->backward;
 	if (x->backward)
 		backward(b);
 	else
@@ -150,6 +151,7 @@ static void list_slots(struct build *b)
 	for (int i = 0; i < sched.count; i++)
 		if (b->train || !sched.slot[i].backward)
 			run_slot(b, &sched.slot[i]);
+	b->backward = false;
 	sent_wait(b, &b->sent[0]);
 	sent_wait(b, &b->sent[1]);
 }

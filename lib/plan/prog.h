@@ -34,7 +34,8 @@ enum op_kind {
 	KIND_WGRAD,    /* weight gradients */
 	KIND_RECOMPUTE,
 	KIND_COMM,
-	KIND_OPTIM
+	KIND_OPTIM,
+	KINDS
 };
 
 enum op_queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_COPY };
@@ -95,7 +96,8 @@ enum prog_comm {
 	PROG_REDUCE_SCATTER,
 	PROG_ALL_GATHER,
 	PROG_SEND,
-	PROG_RECV
+	PROG_RECV,
+	PROG_COMMS
 };
 
 struct op {
@@ -103,6 +105,7 @@ struct op {
 	unsigned char comm, group; /* of OP_COMM */
 	bool host_f64;		   /* OP_COMM of doubles in FAMILY_HOST */
 	bool flag;		   /* OP_ADAMW: decay; OP_ROPE: backward */
+	bool backward;		   /* in the backward slot of (mb, chunk) */
 	int mb, chunk;		   /* -1: of no micro-batch */
 	int64_t layer;		   /* or -1 */
 	struct ref ref[9];
@@ -177,6 +180,7 @@ const char *op_text(const struct op *op, char *buf, size_t size);
 
 const char *op_code_name(int code);
 const char *prog_group_name(int group);
+const char *prog_comm_name(int comm);
 const char *family_name(int family);
 
 #endif

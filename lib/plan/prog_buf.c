@@ -120,6 +120,7 @@ struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
 		.kind = (unsigned char)kind,
 		.mb = b->mb,
 		.chunk = b->chunk,
+		.backward = b->backward,
 		.layer = b->layer,
 		.wait = -1,
 	};
@@ -238,13 +239,19 @@ const char *family_name(int family)
 	return names[family];
 }
 
+const char *prog_comm_name(int comm)
+{
+	static const char *const names[PROG_COMMS] = {
+		"all-reduce", "maximum", "reduce-scatter",
+		"all-gather", "send",	 "receive"};
+
+	return names[comm];
+}
+
 const char *op_text(const struct op *op, char *buf, size_t size)
 {
-	static const char *const comms[] = {"all-reduce",     "maximum",
-					    "reduce-scatter", "all-gather",
-					    "send",	      "receive"};
-	const char *what =
-		op->code == OP_COMM ? comms[op->comm] : op_code_name(op->code);
+	const char *what = op->code == OP_COMM ? prog_comm_name(op->comm)
+					       : op_code_name(op->code);
 	int n = snprintf(buf, size, "%s", what);
 
 	if (op->code == OP_COMM && n >= 0 && (size_t)n < size)

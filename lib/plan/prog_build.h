@@ -58,6 +58,7 @@ struct build {
 	bool train;
 	const struct stage *stage;
 	int mb, chunk;
+	bool backward; /* the slot */
 	int64_t layer;
 	int64_t row0; /* of the micro-batch in the global batch */
 

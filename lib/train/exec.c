@@ -84,8 +84,10 @@ int exec_open(struct exec *x, const struct prog *p, const struct kern *k,
 		x->base[f] =
 			mmap(NULL, (size_t)p->bytes[f], PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (x->base[f] != MAP_FAILED)
+		if (x->base[f] != MAP_FAILED) {
+			x->allocated += p->bytes[f];
 			continue;
+		}
 		x->base[f] = NULL;
 		err_sys(e, CODE_LAUNCH,
 			"cannot allocate %" PRId64 " bytes for %s", p->bytes[f],

@@ -12,6 +12,7 @@ struct exec {
 	const struct prog *prog;
 	const struct kern *kern;
 	char *base[FAMILIES]; /* exactly prog->bytes[] each */
+	int64_t allocated;    /* bytes, over all families */
 	struct comm_group *group[PROG_GROUPS];
 	struct comm_req req[EXEC_IN_FLIGHT];
 	int req_op[EXEC_IN_FLIGHT]; /* index of the op, or -1 */

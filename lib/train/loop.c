@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <xxhash.h>
@@ -182,15 +183,6 @@ static void close_all(struct loop *l)
 	arena_close(&l->arena);
 }
 
-static int64_t memory_bytes(const struct prog *p)
-{
-	int64_t sum = 0;
-
-	for (int f = 0; f < FAMILIES; f++)
-		sum += p->bytes[f];
-	return sum;
-}
-
 static int report_step(struct loop *l, const struct trainer_result *r,
 		       double lr, double eval_loss, double seconds,
 		       struct err *e)
@@ -211,7 +203,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		.tflops = flops / seconds / 1e12 / l->boot->world,
 		.mfu = NAN,
 		.step_ms = seconds * 1e3,
-		.memory_bytes = memory_bytes(&l->trainer.plan.prog),
+		.memory_bytes = l->trainer.exec.allocated,
 		.eval_loss = eval_loss,
 	};
 
@@ -282,6 +274,16 @@ static int train(struct loop *l, enum code *code, struct err *e)
 	return 0;
 }
 
+static void tell_memory(const struct loop *l)
+{
+	struct rusage use;
+
+	if (getrusage(RUSAGE_SELF, &use) == 0)
+		log_debug("memory: %" PRId64 " bytes planned and allocated, "
+			  "%ld bytes resident at the peak",
+			  l->trainer.exec.allocated, 1024 * use.ru_maxrss);
+}
+
 static int make_dir(const char *dir, struct err *e)
 {
 	char path[4096];
@@ -324,6 +326,8 @@ int loop_run(struct boot *boot, const struct config *c, enum code *code,
 	bad = (c->run.dir && make_dir(c->run.dir, e)) ||
 	      stop_open(&l.stop, c->run.dir, c->run.exit_duration_in_mins, e) ||
 	      meet(&l, e) || open_all(&l, e) || train(&l, code, e);
+	if (!bad)
+		tell_memory(&l);
 	if (!bad || boot->world == 1)
 		close_all(&l);
 	return bad ? -1 : 0;

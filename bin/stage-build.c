@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stage-build: what every rank of a config owns and does. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/cli.h"
+#include "lib/base/log.h"
+#include "lib/plan/grid_rule.h"
+#include "lib/plan/show.h"
+#include "lib/plan/verdict.h"
+
+struct options {
+	int64_t world, rank, per_node; /* 0, -1, 0: not given */
+	bool json, sbatch, explain;
+	const char *svg;
+	struct cli_list sets;
+};
+
+static int parse(struct options *o, int argc, char **argv, int *first,
+		 enum cli_found *found, struct err *e)
+{
+	const struct cli_opt opts[] = {
+		{"world", 0, CLI_INT, &o->world, "N",
+		 "ranks (SLURM_NTASKS, else the fewest that fit)", 1,
+		 GRID_WORLD_MAX},
+		{"rank", 0, CLI_INT, &o->rank, "R",
+		 "one rank in detail; with --json only its entry", 0,
+		 GRID_WORLD_MAX - 1},
+		{"json", 0, CLI_FLAG, &o->json, NULL, "print a JSON object", 0,
+		 0},
+		{"svg", 0, CLI_STRING, &o->svg, "FILE",
+		 "draw layers x ranks and the step's timeline too", 0, 0},
+		{"sbatch", 0, CLI_FLAG, &o->sbatch, NULL,
+		 "print the #SBATCH lines that fit", 0, 0},
+		{"per-node", 0, CLI_INT, &o->per_node, "N",
+		 "ranks of a node, for --sbatch (8, or the world)", 1,
+		 GRID_WORLD_MAX},
+		{"explain", 0, CLI_FLAG, &o->explain, NULL,
+		 "why each layer has its spec, where values come from", 0, 0},
+		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
+		 "change one setting, as the file would say it", 0, 0},
+		{0},
+	};
+	const struct cli cli = {
+		.program = "stage-build",
+		.usage = "[options] CONFIG",
+		.about = "Prints which layers, bytes, work and messages each "
+			 "rank of CONFIG has\n(-: standard input), as the "
+			 "programs that train-worker would run say.",
+		.opts = opts,
+	};
+
+	if (cli_parse(&cli, argc, argv, first, found, e))
+		return -1;
+	if (*found == CLI_ENDED)
+		return 0;
+	if (argc - *first != 1)
+		return err_set(e, CODE_USAGE,
+			       "needs one CONFIG, got %d; see --help",
+			       argc - *first);
+	if (o->json + o->sbatch + o->explain > 1)
+		return err_set(e, CODE_USAGE,
+			       "--json, --sbatch and --explain exclude each "
+			       "other");
+	if (o->rank >= 0 && (o->sbatch || o->explain))
+		return err_set(e, CODE_USAGE,
+			       "--rank goes with the table and --json only");
+	return 0;
+}
+
+/* The fewest ranks that both grids tile. */
+static int64_t fewest_ranks(const struct place *p)
+{
+	int64_t dense = grid_dense_ranks(p), expert = grid_expert_ranks(p);
+	int64_t world = dense > expert ? dense : expert, step = world;
+
+	while (world <= GRID_WORLD_MAX && (world % dense || world % expert))
+		world += step;
+	return world;
+}
+
+static int choose_world(struct options *o, const struct place *p,
+			const char **from, struct err *e)
+{
+	const char *tasks = getenv("SLURM_NTASKS");
+
+	*from = "--world";
+	if (o->world)
+		return 0;
+	if (tasks && *tasks) {
+		*from = "SLURM_NTASKS";
+		if (cli_int(tasks, 1, GRID_WORLD_MAX, &o->world, e))
+			return err_wrap(e, "SLURM_NTASKS: ");
+		return 0;
+	}
+	*from = "the fewest ranks that fit, for no --world was given";
+	o->world = fewest_ranks(p);
+	log_info("world %" PRId64 ": the fewest ranks that fit; --world says "
+		 "otherwise",
+		 o->world);
+	return 0;
+}
+
+/* Read and judge the config; what there is to say of it goes to stderr. */
+static int read_config(struct options *o, const char *file, struct verdict *v,
+		       struct arena *a, const char **from, struct err *e)
+{
+	*v = (struct verdict){.file = file, .report = {.arena = a}};
+	v->config = arena_alloc(a, 1, sizeof(*v->config));
+	if (config_read(file, o->sets.item, o->sets.count, a, v->config,
+			&v->report, e)) {
+		fputs(verdict_text(v, a), stderr);
+		return -1;
+	}
+	if (choose_world(o, &v->config->place, from, e))
+		return -1;
+	v->readable = true;
+	config_finish(v->config, o->world, &v->report);
+	v->served = !config_unserved(v->config, &v->report);
+	v->valid = !report_count(&v->report, ERROR);
+	if (report_count(&v->report, WARNING))
+		fputs(verdict_text(v, a), stderr);
+	if (!v->valid)
+		return err_set(e, CODE_FINDINGS,
+			       "'%s' does not make a plan for world %" PRId64,
+			       file, o->world);
+	if (o->rank >= o->world)
+		return err_set(e, CODE_USAGE,
+			       "--rank: %" PRId64
+			       " is not below the world of %" PRId64,
+			       o->rank, o->world);
+	return 0;
+}
+
+static int write_svg(const char *path, const struct show *s, struct err *e)
+{
+	FILE *f = fopen(path, "w");
+	int bad;
+
+	if (!f)
+		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
+	show_svg(f, s);
+	bad = ferror(f);
+	if (fclose(f) || bad)
+		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
+	return 0;
+}
+
+static int one_rank(const struct options *o, const struct show *s,
+		    struct err *e)
+{
+	struct plan p;
+
+	if (!s->sum->planned)
+		return err_set(e, CODE_FINDINGS,
+			       "no rank in detail: train-worker does not serve "
+			       "this config yet");
+	if (plan_build(&p, s->sum->config, s->sum->grid.world, (int)o->rank,
+		       s->a, e))
+		return -1;
+	show_rank(stdout, s, &p);
+	return 0;
+}
+
+static int print(const struct options *o, const struct show *s, struct err *e)
+{
+	int per_node = (int)o->per_node;
+
+	if (!per_node || per_node > s->sum->grid.world)
+		per_node = s->sum->grid.world < 8 ? s->sum->grid.world : 8;
+	if (o->svg && write_svg(o->svg, s, e))
+		return -1;
+	if (o->sbatch)
+		show_sbatch(stdout, s, per_node);
+	else if (o->json)
+		show_json(stdout, s, (int)o->rank);
+	else if (o->rank >= 0)
+		return one_rank(o, s, e);
+	else
+		show_table(stdout, s);
+	if (o->explain)
+		show_explain(stdout, s);
+	return 0;
+}
+
+static int work(struct options *o, const char *file, struct arena *a,
+		struct err *e)
+{
+	struct show s = {.file = file, .a = a};
+	struct verdict v;
+	struct sum sum;
+
+	if (read_config(o, file, &v, a, &s.world_from, e) ||
+	    sum_build(&sum, v.config, (int)o->world, a, e))
+		return -1;
+	s.sum = &sum;
+	if (print(o, &s, e))
+		return -1;
+	if (fflush(stdout))
+		return err_sys(e, CODE_STORAGE, "cannot write standard output");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {.rank = -1};
+	enum cli_found found;
+	struct arena a = {0};
+	struct err e;
+	int first;
+
+	log_open("stage-build", -1, LOG_INFO);
+	if (parse(&o, argc, argv, &first, &found, &e) ||
+	    (found == CLI_RUN &&
+	     (arena_open(&a, &e) || work(&o, argv[first], &a, &e)))) {
+		log_error("%s", e.text);
+		return e.code;
+	}
+	arena_close(&a);
+	return CODE_DONE;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From one layout to another, a few megabytes at a time. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ckpt/commit.h"
+#include "ckpt/io.h"
+#include "ckpt/items.h"
+#include "ckpt/pack.h"
+#include "ckpt/plan.h"
+#include "ckpt/tools.h"
+
+struct reshard {
+	struct arena arena;
+	struct ckpt *c;
+	const struct config *target;
+	const struct grid *grid;
+	struct stages stages;
+	struct items_role role[ROLES];
+	struct head head;
+	struct commit commit;
+	struct manifest_file *files;
+	int count; /* of FILES */
+	const struct ckpt_watch *watch;
+	char *buffer;
+	int64_t done;
+	struct ckpt_plan plan;
+};
+
+static int open_reshard(struct reshard *r, struct err *e)
+{
+	const struct index *x = &r->c->index;
+
+	if (arena_open(&r->arena, e))
+		return -1;
+	for (int i = 0; i < ROLES; i++)
+		r->role[i] = (struct items_role){x->has[i], x->dtype[i], NULL};
+	r->files = arena_alloc(&r->arena, 2 * (size_t)r->grid->world,
+			       sizeof(*r->files));
+	r->buffer = arena_alloc(&r->arena, PACK_BYTES, 1);
+	return stages_build(&r->stages, &r->target->place, &r->target->shape,
+			    &r->arena, e);
+}
+
+/* One rank of the target; the items of its model file come first. */
+struct rank {
+	struct arena arena;
+	struct slice slice;
+	struct ckpt_item *items;
+	int model_items, optim_items;
+};
+
+static int rank_open(struct rank *k, struct reshard *r, int rank, struct err *e)
+{
+	if (arena_open(&k->arena, e))
+		return -1;
+	slice_build(&k->slice, &r->target->shape, &r->target->place, r->grid,
+		    &r->stages, &r->c->weights, grid_coord(r->grid, rank),
+		    &k->arena);
+	items_build(&k->slice, r->role, false, CKPT_SAVE, &k->arena, &k->items,
+		    &k->model_items, &k->optim_items);
+	/* Parameters are in the file of the first data-parallel rank. */
+	if (k->slice.d) {
+		k->items += k->model_items;
+		k->model_items = 0;
+	}
+	return 0;
+}
+
+/* What one piece of the target needs. */
+static void plan_piece(struct reshard *r, const struct ckpt_piece *to)
+{
+	const struct index *x = &r->c->index;
+	int64_t size = (int64_t)ckpt_dtype_size(to->dtype), first, end;
+	struct move m[PLAN_MOVES];
+
+	r->plan.pieces++;
+	index_range(x, to->weight, to->role, &first, &end);
+	for (int64_t i = first; i < end; i++) {
+		const struct row *row = &x->list[x->order[i]];
+		int n = row->piece.replica ? 0 : plan_moves(&row->piece, to, m);
+
+		r->plan.moves += n;
+		for (int k = 0; k < n; k++) {
+			int64_t run = m[k].len * size;
+
+			r->plan.bytes_read += run * m[k].rows;
+			if (!r->plan.smallest_run || run < r->plan.smallest_run)
+				r->plan.smallest_run = run;
+		}
+	}
+}
+
+static int plan_all(struct reshard *r, struct err *e)
+{
+	for (int i = 0; i < r->grid->world; i++) {
+		struct rank k = {0};
+		int n;
+
+		if (rank_open(&k, r, i, e))
+			return -1;
+		n = k.model_items + k.optim_items;
+		r->plan.files += (k.model_items > 0) + (k.optim_items > 0);
+		r->plan.bytes_written += pack_bytes(k.items, n);
+		for (int p = 0; p < n; p++)
+			plan_piece(r, &k.items[p].piece);
+		arena_close(&k.arena);
+	}
+	return 0;
+}
+
+int ckpt_reshard_plan(struct ckpt *c, const struct config *target,
+		      const struct grid *grid, struct ckpt_plan *out,
+		      struct err *e)
+{
+	struct reshard r = {.c = c, .target = target, .grid = grid};
+	int rc = open_reshard(&r, e);
+
+	if (!rc)
+		rc = plan_all(&r, e);
+	*out = r.plan;
+	arena_close(&r.arena);
+	return rc;
+}
+
+static int from_source(void *arg, const struct ckpt_item *item, int64_t lo,
+		       int64_t n, const void **data, struct err *e)
+{
+	struct reshard *r = arg;
+	struct ckpt_item part = *item;
+
+	part.piece.lo = item->piece.lo + lo;
+	part.piece.hi = part.piece.lo + n;
+	part.data = r->buffer;
+	if (ckpt_read(r->c, &r->c->weights, &part, 1, e))
+		return -1;
+	*data = r->buffer;
+	r->done += n * (int64_t)ckpt_dtype_size(item->piece.dtype);
+	return ckpt_tick(r->watch, r->done, r->plan.bytes_read, e);
+}
+
+static int write_file(struct reshard *r, const char *name,
+		      const struct ckpt_item *items, int n, struct err *e)
+{
+	const struct feed feed = {from_source, r};
+
+	if (n == 0)
+		return 0;
+	return pack_write(r->commit.temp, name, &r->head, &r->c->weights, items,
+			  n, &feed, &r->files[r->count++], e);
+}
+
+static int write_rank(struct reshard *r, const struct rank *k, struct err *e)
+{
+	const struct slice *s = &k->slice;
+	char name[FORMAT_FILE];
+
+	format_model(name, s->at.pp, s->at.tp);
+	if (write_file(r, name, k->items, k->model_items, e))
+		return -1;
+	format_optim(name, s->at.pp, s->at.tp, s->d);
+	return write_file(r, name, k->items + k->model_items, k->optim_items,
+			  e);
+}
+
+static int write_ranks(struct reshard *r, struct err *e)
+{
+	for (int i = 0; i < r->grid->world; i++) {
+		struct rank k = {0};
+		int rc;
+
+		if (rank_open(&k, r, i, e))
+			return -1;
+		rc = write_rank(r, &k, e);
+		arena_close(&k.arena);
+		if (rc)
+			return -1;
+	}
+	return load_rest(r->c, e);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct manifest_file *)a)->name,
+		      ((const struct manifest_file *)b)->name);
+}
+
+/* The step may already be there: kept if it is any good, unless FORCE. */
+static int check_old(const struct reshard *r, bool force, bool *bad,
+		     struct err *e)
+{
+	struct ckpt *old;
+	struct err why;
+
+	*bad = true;
+	if (ckpt_open(&old, r->commit.step, NULL, &why))
+		return 0;
+	*bad = load_prove(old, &why) != 0;
+	ckpt_close(old);
+	if (*bad || force)
+		return 0;
+	return err_set(e, CODE_CKPT,
+		       "%s is there and complete; --force replaces it",
+		       r->commit.step);
+}
+
+static int write_all(struct reshard *r, bool force, struct err *e)
+{
+	int64_t room;
+	bool bad;
+
+	if (plan_all(r, e) || check_old(r, force, &bad, e) ||
+	    commit_begin(&r->commit, e))
+		return -1;
+	room = io_free(r->commit.temp);
+	if (room >= 0 && room < r->plan.bytes_written)
+		return err_set(e, CODE_STORAGE, "%" PRId64 " bytes are free",
+			       room);
+	if (write_ranks(r, e))
+		return -1;
+	qsort(r->files, (size_t)r->count, sizeof(*r->files), by_name);
+	if (commit_manifest(&r->commit, &r->head, &r->c->weights, r->files,
+			    r->count, e))
+		return -1;
+	return commit_end(&r->commit, bad, e);
+}
+
+int ckpt_reshard(struct ckpt *c, const struct config *target,
+		 const struct grid *grid, const char *run_dir, bool force,
+		 const struct ckpt_watch *watch, struct err *e)
+{
+	struct reshard r = {
+		.c = c, .target = target, .grid = grid, .watch = watch};
+	int rc = open_reshard(&r, e);
+
+	if (!rc) {
+		head_build(&r.head, target, grid->world, &c->head.progress,
+			   false, &r.arena);
+		commit_paths(&r.commit, run_dir, &c->head.progress, NULL,
+			     &r.arena);
+		rc = write_all(&r, force, e);
+		if (rc) {
+			commit_abort(&r.commit);
+			err_wrap(e, "resharding to %s (%" PRId64 " bytes): ",
+				 r.commit.step, r.plan.bytes_written);
+		}
+	}
+	arena_close(&r.arena);
+	return rc;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CPU's ops share: their names, compiled for float and for double. */
+#ifndef KERNELS_KERN_CPU_H
+#define KERNELS_KERN_CPU_H
+
+#include <omp.h>
+
+#include "kernels/kern.h"
+
+/* Every op's .c file is compiled twice, with REAL = float and = double. */
+#if REAL_IS_FLOAT
+#define K(name) kern_##name##_f32
+#define RC(x)	x##f /* a constant or a libm function of type REAL */
+#else
+#define K(name) kern_##name##_f64
+#define RC(x)	x
+#endif
+
+/* Below so many elements an op runs on the calling thread alone. */
+#define KERN_SMALL 16384
+
+struct span {
+	int64_t lo, hi;
+};
+
+/*
+ * The calling thread's share of 0 .. n, cut at multiples of UNIT.  For ops
+ * whose every element is computed alike wherever the cuts fall.
+ */
+static inline struct span span_mine(int64_t n, int64_t unit)
+{
+	int64_t units = (n + unit - 1) / unit, rank = omp_get_thread_num();
+	int64_t size = omp_get_num_threads();
+	int64_t lo = units * rank / size * unit;
+	int64_t hi = units * (rank + 1) / size * unit;
+
+	return (struct span){lo, hi < n ? hi : n};
+}
+
+void K(embed_fwd)(struct queue *q, void *y, const int32_t *ids, const void *w,
+		  int64_t N, int64_t C, int64_t first, int64_t rows);
+void K(embed_bwd)(struct queue *q, void *dw, const void *dy, const int32_t *ids,
+		  int64_t N, int64_t C, int64_t first, int64_t rows);
+void K(pos_fwd)(struct queue *q, void *y, const void *w, int64_t N, int64_t C,
+		int64_t T, int64_t row0);
+void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
+		int64_t T, int64_t row0);
+void K(drop)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
+	     const struct kern_drop *d);
+void K(resid)(struct queue *q, void *xout, const void *x, const void *branch,
+	      const void *bias, int64_t N, int64_t C,
+	      const struct kern_drop *d);
+void K(norm_fwd)(struct queue *q, void *y, void *xout, void *stat,
+		 const void *x, const void *branch, const void *bias,
+		 const void *w, const void *b,
+		 const struct kern_norm_dims *dims, const struct kern_drop *d);
+void K(norm_bwd)(struct queue *q, void *dx, void *dw, void *db, const void *dy,
+		 const void *dres, const void *x, const void *stat,
+		 const void *w, const struct kern_norm_dims *dims);
+void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
+		   const void *bias, int64_t N, int64_t out, int64_t in);
+void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
+		     int64_t N, int64_t out, int64_t in);
+void K(linear_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,
+		     int64_t N, int64_t out, int64_t in);
+void K(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
+		 int64_t C);
+void K(rope)(struct queue *q, void *qkv, const void *table,
+	     const struct kern_attn_dims *dims, int64_t R, bool interleaved,
+	     int sign);
+void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
+		 void *scratch, const struct kern_attn_dims *dims);
+void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
+		 const void *lse, const void *qkv, void *scratch,
+		 const struct kern_attn_dims *dims);
+size_t K(attn_scratch)(const struct kern_attn_dims *dims);
+void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
+		enum kern_act act, bool gated);
+void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
+		int64_t N, int64_t F, enum kern_act act, bool gated);
+void K(ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
+	       int64_t V, int64_t valid);
+void K(ce_sums)(struct queue *q, void *sums, const void *logits, const void *m,
+		const int32_t *labels, int64_t N, int64_t V, int64_t valid,
+		int64_t first);
+void K(ce_grad)(struct queue *q, double *loss, void *logits, const void *m,
+		const void *sums, const int32_t *labels, const double *coef,
+		int64_t N, int64_t V, int64_t valid, int64_t first);
+void K(sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
+void K(adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
+	      int64_t n, const struct kern_adam *h, bool decay);
+void K(zero)(struct queue *q, void *y, int64_t n);
+void K(copy)(struct queue *q, void *y, const void *x, int64_t n);
+void K(add)(struct queue *q, void *y, const void *x, int64_t n);
+void K(sum)(struct queue *q, void *y, const void *x, int64_t R, int64_t n);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers: a matrix product each way, and the bias. */
+#include "kernels/gemm.h"
+#include "kernels/kern_cpu.h"
+
+static void bias_add(REAL *y, const REAL *bias, int64_t N, int64_t C)
+{
+#pragma omp parallel for if (N * C > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
+		REAL *yn = y + n * C;
+
+#pragma omp simd
+		for (int64_t i = 0; i < C; i++)
+			yn[i] += bias[i];
+	}
+}
+
+void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
+		   const void *bias, int64_t N, int64_t out, int64_t in)
+{
+	(void)q;
+	GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, (int)N, (int)out, (int)in,
+	     1, x, (int)in, w, (int)in, 0, y, (int)out);
+	if (bias)
+		bias_add(y, bias, N, out);
+}
+
+void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
+		     int64_t N, int64_t out, int64_t in)
+{
+	(void)q;
+	mul_nn(dx, in, dy, out, w, in, N, in, out, 1);
+}
+
+void K(linear_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,
+		     int64_t N, int64_t out, int64_t in)
+{
+	(void)q;
+	GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, (int)out, (int)in, (int)N,
+	     1, dy, (int)out, x, (int)in, 1, dw, (int)in);
+}
+
+/* db of WIDTH columns from C0 on: sums over the rows, in double. */
+static void bias_columns(REAL *db, const REAL *dy, int64_t N, int64_t C,
+			 int64_t c0, int64_t width)
+{
+	double sum[256] = {0};
+
+	for (int64_t n = 0; n < N; n++) {
+		const REAL *dyn = dy + n * C + c0;
+
+#pragma omp simd
+		for (int64_t i = 0; i < width; i++)
+			sum[i] += (double)dyn[i];
+	}
+	for (int64_t i = 0; i < width; i++)
+		db[c0 + i] += (REAL)sum[i];
+}
+
+void K(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
+		 int64_t C)
+{
+	(void)q;
+#pragma omp parallel if (N * C > KERN_SMALL)
+	{
+		struct span c = span_mine(C, 16);
+
+		for (int64_t i = c.lo; i < c.hi; i += 256)
+			bias_columns(db, dy, N, C, i,
+				     c.hi - i < 256 ? c.hi - i : 256);
+	}
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/version.h"
+#include "lib/plan/conf.h"
+
+enum { GROUPS = 4 };
+
+/* The groups in the order in which a file is written. */
+static void targets_of(struct config *c, struct conf_target target[GROUPS])
+{
+	target[0] = (struct conf_target){&shape_group, &c->shape};
+	target[1] = (struct conf_target){&spec_group, &c->spec};
+	target[2] = (struct conf_target){&place_group, &c->place};
+	target[3] = (struct conf_target){&run_group, &c->run};
+}
+
+int config_read(const char *file, const char *const *sets, int set_count,
+		struct arena *a, struct config *c, struct report *r,
+		struct err *e)
+{
+	struct conf_target target[GROUPS];
+	struct conf conf = {target, GROUPS, a, r};
+	struct conf_text text;
+
+	targets_of(c, target);
+	for (int i = 0; i < GROUPS; i++)
+		field_defaults(target[i].group, target[i].base, a);
+	if (conf_load(&text, file, a, r, e) || conf_bind(&conf, &text, e))
+		return -1;
+	for (int i = 0; i < set_count; i++)
+		conf_bind_set(&conf, sets[i]);
+	return 0;
+}
+
+void config_finish(struct config *c, int64_t world, struct report *r)
+{
+	shape_finalize(&c->shape);
+	place_finalize(&c->place, &c->shape);
+	run_finalize(&c->run, &c->place, world);
+	shape_check(&c->shape, r);
+	spec_check(&c->spec, &c->shape, r);
+	place_check(&c->place, &c->shape, world, r);
+	run_check(&c->run, &c->shape, &c->place, world, r);
+}
+
+/* A feature of the rules that train-worker does not run yet. */
+#define UNSERVED(id, group, member, ...)                                    \
+	report_add(r, id, WARNING, #group "." #member,                      \
+		   field_from(&group##_group, &c->group, &c->group.member), \
+		   __VA_ARGS__)
+
+static void unserved_shape(const struct config *c, struct report *r)
+{
+	const struct shape *s = &c->shape;
+
+	if (s->mtp_num_layers)
+		UNSERVED("served-mtp", shape, mtp_num_layers,
+			 "multi-token prediction is not run yet");
+	if (s->num_moe_experts)
+		UNSERVED("served-experts", shape, num_moe_experts,
+			 "experts are not run yet");
+	if (s->qk_layernorm)
+		UNSERVED("served-attention", shape, qk_layernorm,
+			 "norms of queries and keys are not run yet");
+	if (s->multi_latent_attention)
+		UNSERVED("served-attention", shape, multi_latent_attention,
+			 "latent attention is not run yet");
+	if (s->heterogeneous_block_specs)
+		UNSERVED("served-attention", shape, heterogeneous_block_specs,
+			 "heterogeneous layers are not run yet");
+	if (s->position_embedding_type != POS_LEARNED &&
+	    s->position_embedding_type != POS_ROPE)
+		UNSERVED("served-positions", shape, position_embedding_type,
+			 "only learned_absolute and rope are run so far");
+	if (s->no_rope_freq.count)
+		UNSERVED("served-positions", shape, no_rope_freq,
+			 "layers without rope are not run yet");
+}
+
+static void unserved_place(const struct config *c, struct report *r)
+{
+	const struct place *p = &c->place;
+
+	if (p->context_parallel_size > 1)
+		UNSERVED("served-context", place, context_parallel_size,
+			 "context parallelism is not run yet");
+	if (p->expert_model_parallel_size > 1)
+		UNSERVED("served-context", place, expert_model_parallel_size,
+			 "expert parallelism is not run yet");
+	if (p->data_parallel_sharding_strategy > SHARD_OPTIM)
+		UNSERVED("served-sharding", place,
+			 data_parallel_sharding_strategy,
+			 "only no_shard and optim are run so far");
+	if (p->recompute_granularity != RECOMPUTE_NONE)
+		UNSERVED("served-recompute", place, recompute_granularity,
+			 "recompute is not run yet");
+}
+
+int config_unserved(const struct config *c, struct report *r)
+{
+	size_t before = r->count;
+
+	unserved_shape(c, r);
+	unserved_place(c, r);
+	if (c->spec.params_dtype > DTYPE_FP64)
+		UNSERVED("served-precision", spec, params_dtype,
+			 "only fp32 and fp64 are run so far");
+	if (c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-device", spec, device,
+			 "only the CPU is run so far");
+	if (c->spec.transformer_impl == IMPL_INFERENCE)
+		UNSERVED("served-spec", spec, transformer_impl,
+			 "inference_optimized is not for training");
+	if (c->run.optimizer != OPT_ADAM)
+		UNSERVED("served-optimizer", run, optimizer,
+			 "only adam is run so far");
+	return (int)(r->count - before);
+}
+
+/* TEXT without what would end a comment. */
+static void put_comment(FILE *f, const char *text)
+{
+	for (; *text; text++)
+		fputc(iscntrl((unsigned char)*text) ? '?' : *text, f);
+}
+
+static void put_origin(FILE *f, const struct origin *from)
+{
+	switch (from->kind) {
+	case ORIGIN_DEFAULT: fputs("default", f); break;
+	case ORIGIN_DERIVED: fprintf(f, "derived: %s", from->why); break;
+	case ORIGIN_GIVEN:
+		fputs("given: ", f);
+		put_comment(f, from->file ? from->file : "");
+		if (from->line)
+			fprintf(f, ":%d", from->line);
+		break;
+	}
+}
+
+/* One setting and where it comes from; what is unset stays a comment. */
+static void put_field(FILE *f, const struct conf_target *t, int row,
+		      struct arena *a)
+{
+	const struct field *field = &t->group->fields[row];
+	const struct origin *from = (const struct origin *)t->base + row;
+
+	if (field_is_set(field, t->base)) {
+		fprintf(f, "\t%s = %s; # ", field->name,
+			field_text(field, t->base, a));
+		put_origin(f, from);
+		fputc('\n', f);
+	} else {
+		fprintf(f, "\t# %s is unset (%s)\n", field->name, field->help);
+	}
+}
+
+const char *config_text(const struct config *c, struct arena *a)
+{
+	struct conf_target target[GROUPS];
+	char *text = NULL;
+	const char *copy;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return "";
+	targets_of((struct config *)c, target);
+	fprintf(f, "# finalised by trisect %s: every value is explicit\n",
+		TRISECT_VERSION);
+	for (int i = 0; i < GROUPS; i++) {
+		fprintf(f, "\n%s: {\n", target[i].group->name);
+		for (int row = 0; row < target[i].group->count; row++)
+			put_field(f, &target[i], row, a);
+		fputs("};\n", f);
+	}
+	fclose(f);
+	copy = arena_strdup(a, text);
+	free(text);
+	return copy;
+}

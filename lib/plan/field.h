@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Field tables: each group of the config says its settings once, as rows. */
+#ifndef PLAN_FIELD_H
+#define PLAN_FIELD_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/plan/report.h"
+
+/* "Not given and no default": later derived, or meaningful by itself. */
+#define UNSET	   INT64_MIN
+#define IS_SET(n)  ((n) != UNSET)
+#define FIELDS_MAX 96
+
+enum field_type {
+	FIELD_INT,   /* int64_t */
+	FIELD_FLOAT, /* double; NAN is unset */
+	FIELD_BOOL,  /* bool */
+	FIELD_ENUM,  /* int, an index into NAMES */
+	FIELD_TEXT,  /* const char *; NULL is unset */
+	FIELD_INTS,  /* struct ints: one integer or a list */
+	FIELD_TEXTS, /* struct texts: one string or a list */
+};
+
+struct ints {
+	const int64_t *item;
+	int count;    /* 0 is unset */
+	bool is_list; /* [3] differs from 3 in per-layer patterns */
+};
+
+struct texts {
+	const char *const *item;
+	int count;
+};
+
+struct field {
+	const char *name; /* Megatron-Core's own where it has one */
+	enum field_type type;
+	size_t offset; /* of the value in the group's struct */
+	const char
+		*initial; /* the default, as a file would say it; NULL: unset */
+	double min, max;  /* of numbers, inclusive */
+	const char *const *names; /* of an enum, NULL-terminated */
+	const char *help;	  /* unit and meaning, one line */
+};
+
+/* A group's struct begins with its origins, one per row of its table. */
+struct group {
+	const char *name; /* "shape" */
+	const struct field *fields;
+	int count;
+	size_t size; /* of the struct */
+};
+
+/* The row of NAME in G, or -1. */
+int field_find(const struct group *g, const char *name);
+
+/* Write every default into the group's struct at BASE. */
+void field_defaults(const struct group *g, void *base, struct arena *a);
+
+/* The origin of the field whose value is at VALUE inside BASE. */
+struct origin *field_origin(const struct group *g, void *base,
+			    const void *value);
+
+/* The same for readers. */
+const struct origin *field_from(const struct group *g, const void *base,
+				const void *value);
+
+/* The value as a config file would say it ("unset" if it is). */
+const char *field_text(const struct field *f, const void *base,
+		       struct arena *a);
+
+/* The same without libconfig's suffixes: what hashes are made of. */
+const char *field_canonical(const struct field *f, const void *base,
+			    struct arena *a);
+
+bool field_is_set(const struct field *f, const void *base);
+
+/* Mark the value at VALUE as derived, with the formula it came from. */
+void field_derived(const struct group *g, void *base, const void *value,
+		   const char *why);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/inputs.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void add(struct inputs *in, const char *file, const char *name,
+		struct arena *a)
+{
+	in->list =
+		arena_grow(a, in->list, in->count, &in->cap, sizeof(*in->list));
+	in->list[in->count++] =
+		(struct input){arena_strdup(a, file), arena_strdup(a, name)};
+}
+
+static void add_file(struct inputs *in, const char *file, struct arena *a)
+{
+	const char *slash = strrchr(file, '/');
+
+	if (!strcmp(file, "-"))
+		add(in, file, "stdin.cfg", a);
+	else
+		add(in, file, slash ? slash + 1 : file, a);
+}
+
+static bool is_config(const FTSENT *entry)
+{
+	size_t len = entry->fts_namelen;
+	struct stat st;
+
+	if (len < 4 || strcmp(entry->fts_name + len - 4, ".cfg"))
+		return false;
+	return entry->fts_info == FTS_F ||
+	       (entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &st) &&
+		S_ISREG(st.st_mode));
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+	return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+/* Walk TREE, which is below FOLDER. */
+static int add_tree(struct inputs *in, FTS *tree, const char *folder,
+		    struct arena *a, struct err *e)
+{
+	size_t len = strlen(folder);
+	FTSENT *entry;
+	const char *name;
+
+	while ((entry = fts_read(tree))) {
+		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
+			errno = entry->fts_errno;
+			return err_sys(e, CODE_USAGE, "cannot read folder '%s'",
+				       entry->fts_path);
+		}
+		if (!is_config(entry))
+			continue;
+		name = entry->fts_path + len;
+		name += strspn(name, "/");
+		add(in, entry->fts_path, name, a);
+	}
+	return 0;
+}
+
+static int add_folder(struct inputs *in, const char *folder, struct arena *a,
+		      struct err *e)
+{
+	char *path = arena_strdup(a, folder);
+	char *roots[] = {path, NULL};
+	size_t before = in->count, len = strlen(path);
+	FTS *tree;
+	int bad;
+
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = 0;
+	tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR,
+			by_name);
+	if (!tree)
+		return err_sys(e, CODE_USAGE, "cannot read folder '%s'",
+			       folder);
+	bad = add_tree(in, tree, path, a, e);
+	fts_close(tree);
+	if (!bad && in->count == before)
+		return err_set(e, CODE_USAGE, "no *.cfg below '%s'", folder);
+	return bad;
+}
+
+static int add_list(struct inputs *in, const char *list, struct arena *a,
+		    struct err *e)
+{
+	FILE *f = strcmp(list, "-") ? fopen(list, "re") : stdin;
+	size_t before = in->count, room = 0;
+	char *line = NULL;
+	ssize_t len;
+	int bad;
+
+	if (!f)
+		return err_sys(e, CODE_USAGE, "cannot read list '%s'", list);
+	while ((len = getline(&line, &room, f)) > 0) {
+		line[strcspn(line, "\r\n")] = 0;
+		if (*line && *line != '#')
+			add_file(in, line, a);
+	}
+	free(line);
+	bad = ferror(f) ? err_sys(e, CODE_USAGE, "cannot read list '%s'", list)
+			: 0;
+	if (f != stdin)
+		fclose(f);
+	if (!bad && in->count == before)
+		return err_set(e, CODE_USAGE, "list '%s' is empty", list);
+	return bad;
+}
+
+int inputs_add(struct inputs *in, const char *operand, struct arena *a,
+	       struct err *e)
+{
+	struct stat st;
+
+	if (*operand == '@')
+		return add_list(in, operand + 1, a, e);
+	if (strcmp(operand, "-") && !stat(operand, &st) && S_ISDIR(st.st_mode))
+		return add_folder(in, operand, a, e);
+	add_file(in, operand, a);
+	return 0;
+}

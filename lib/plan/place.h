@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the pieces lie: the parallel sizes, the stages and the rank grids. */
+#ifndef PLAN_PLACE_H
+#define PLAN_PLACE_H
+
+#include "lib/plan/field.h"
+
+struct shape;
+
+enum place_sharding {
+	SHARD_NONE,
+	SHARD_OPTIM,
+	SHARD_OPTIM_GRADS,
+	SHARD_OPTIM_GRADS_PARAMS
+};
+enum place_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL, RECOMPUTE_SELECTIVE };
+enum place_method { METHOD_NONE, METHOD_UNIFORM, METHOD_BLOCK };
+
+struct place {
+	struct origin from[FIELDS_MAX];
+
+	int64_t tensor_model_parallel_size;
+	int64_t pipeline_model_parallel_size;
+	int64_t virtual_pipeline_model_parallel_size;
+	int64_t num_layers_per_virtual_pipeline_stage;
+	int64_t num_virtual_stages_per_pipeline_rank;
+	int64_t context_parallel_size;
+	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
+	bool sequence_parallel;
+	int64_t num_layers_in_first_pipeline_stage;
+	int64_t num_layers_in_last_pipeline_stage;
+	bool account_for_embedding_in_pipeline_split;
+	bool account_for_loss_in_pipeline_split;
+	const char *pipeline_model_parallel_layout;
+	bool overlap_p2p_comm;
+	int64_t microbatch_group_size_per_vp_stage;
+	bool use_tp_pp_dp_mapping;
+	bool use_distributed_optimizer;
+	int data_parallel_sharding_strategy; /* enum place_sharding */
+	bool overlap_grad_reduce, overlap_param_gather;
+	int64_t bucket_size; /* parameters; unset: Megatron's rule */
+	int64_t make_vocab_size_divisible_by;
+	bool should_pad_vocab;
+	int recompute_granularity; /* enum place_recompute */
+	int recompute_method;	   /* enum place_method */
+	int64_t recompute_num_layers;
+	int64_t distributed_timeout_minutes;
+};
+
+extern const struct group place_group;
+
+/* Fill what was not given; WORLD (ranks) 0 leaves what depends on it. */
+void place_finalize(struct place *p, const struct shape *shape);
+
+/*
+ * Report everything wrong with P for SHAPE and, unless it is 0, WORLD ranks:
+ * sizes, divisibility, stages (every layer exactly once), rank grids.
+ */
+void place_check(const struct place *p, const struct shape *shape,
+		 int64_t world, struct report *r);
+
+/* Vocabulary rows with padding: a multiple of what TP needs. */
+int64_t place_padded_vocab(const struct place *p, int64_t vocab_size);
+
+#endif

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "lib/plan/grid_rule.h"
+#include "lib/plan/place.h"
+#include "lib/plan/shape.h"
+#include "lib/plan/stage_rule.h"
+
+/* A setting of place: its path and its origin. */
+#define AT(m) "place." #m, field_from(&place_group, p, &p->m)
+
+static bool given(const struct place *p, const void *value)
+{
+	return field_from(&place_group, p, value)->kind == ORIGIN_GIVEN;
+}
+
+/* Whether N heads can be shared by TP ranks, whole groups on each. */
+static bool heads_fit(const struct shape *s, int64_t tp)
+{
+	int64_t groups = s->num_query_groups;
+
+	return s->num_attention_heads % tp == 0 &&
+	       (groups % tp == 0 || tp % groups == 0);
+}
+
+/* The tensor parallel sizes nearest to the one that does not fit. */
+static void suggest_tp(const struct place *p, const struct shape *s,
+		       struct report *r)
+{
+	int64_t below = p->tensor_model_parallel_size - 1;
+	int64_t above = below + 2;
+
+	while (below > 0 && !heads_fit(s, below))
+		below--;
+	while (above <= s->num_attention_heads && !heads_fit(s, above))
+		above++;
+	if (below > 0)
+		report_suggest(r, "tensor_model_parallel_size = %" PRId64,
+			       below);
+	if (above <= s->num_attention_heads)
+		report_suggest(r, "tensor_model_parallel_size = %" PRId64,
+			       above);
+}
+
+static void check_heads(const struct place *p, const struct shape *s,
+			struct report *r)
+{
+	int64_t tp = p->tensor_model_parallel_size;
+	int64_t heads = s->num_attention_heads, groups = s->num_query_groups;
+
+	if (!IS_SET(heads) || !IS_SET(groups))
+		return;
+	if (heads % tp) {
+		report_add(r, "place-heads", ERROR,
+			   AT(tensor_model_parallel_size),
+			   "num_attention_heads %" PRId64
+			   " is not a multiple of tensor_model_parallel_size "
+			   "%" PRId64,
+			   heads, tp);
+		suggest_tp(p, s, r);
+	} else if (groups % tp && tp % groups) {
+		report_add(r, "place-groups", ERROR,
+			   AT(tensor_model_parallel_size),
+			   "num_query_groups %" PRId64
+			   " and tensor_model_parallel_size %" PRId64
+			   " do not divide one another",
+			   groups, tp);
+		suggest_tp(p, s, r);
+	}
+}
+
+/* WIDTH is cut over SIZE ranks. */
+static void check_width(const struct place *p, const char *id, const char *name,
+			int64_t width, bool expert, struct report *r)
+{
+	int64_t size = expert ? p->expert_tensor_parallel_size
+			      : p->tensor_model_parallel_size;
+	const char *size_name = expert ? "expert_tensor_parallel_size"
+				       : "tensor_model_parallel_size";
+
+	if (!IS_SET(width) || width % size == 0)
+		return;
+	if (expert)
+		report_add(r, id, ERROR, AT(expert_tensor_parallel_size),
+			   "%s %" PRId64 " is not a multiple of %s %" PRId64,
+			   name, width, size_name, size);
+	else
+		report_add(r, id, ERROR, AT(tensor_model_parallel_size),
+			   "%s %" PRId64 " is not a multiple of %s %" PRId64,
+			   name, width, size_name, size);
+	report_suggest_divisors(r, size_name, width, size);
+}
+
+static void check_widths(const struct place *p, const struct shape *s,
+			 struct report *r)
+{
+	check_width(p, "place-ffn", "ffn_hidden_size", s->ffn_hidden_size,
+		    false, r);
+	if (s->num_moe_experts) {
+		check_width(p, "place-moe-ffn", "moe_ffn_hidden_size",
+			    s->moe_ffn_hidden_size, true, r);
+		check_width(p, "place-shared-ffn",
+			    "moe_shared_expert_intermediate_size",
+			    s->moe_shared_expert_intermediate_size, false, r);
+	}
+	if (s->mtp_num_layers)
+		check_width(p, "place-mtp-hidden", "hidden_size",
+			    s->hidden_size, false, r);
+}
+
+/* Vocabulary that is not padded but must be cut. */
+static void check_unpadded(const struct place *p, int64_t vocab,
+			   struct report *r)
+{
+	int64_t tp = p->tensor_model_parallel_size;
+
+	if (vocab % tp == 0)
+		return;
+	report_add(r, "place-vocab", ERROR, AT(should_pad_vocab),
+		   "vocab_size %" PRId64
+		   " is not a multiple of tensor_model_parallel_size %" PRId64
+		   " and should_pad_vocab is false",
+		   vocab, tp);
+	report_suggest(r,
+		       "should_pad_vocab = true with "
+		       "make_vocab_size_divisible_by = 1: %" PRId64 " rows",
+		       (vocab + tp - 1) / tp * tp);
+	report_suggest(r,
+		       "should_pad_vocab = true with "
+		       "make_vocab_size_divisible_by = 128: %" PRId64 " rows",
+		       (vocab + 128 * tp - 1) / (128 * tp) * (128 * tp));
+}
+
+static void check_vocab(const struct place *p, const struct shape *s,
+			struct report *r)
+{
+	int64_t vocab = s->vocab_size, tp = p->tensor_model_parallel_size;
+	int64_t unit = p->make_vocab_size_divisible_by, rows, per_rank, empty;
+
+	if (!IS_SET(vocab))
+		return;
+	if (!p->should_pad_vocab) {
+		check_unpadded(p, vocab, r);
+		return;
+	}
+	rows = place_padded_vocab(p, vocab);
+	per_rank = rows / tp;
+	empty = tp - (vocab + per_rank - 1) / per_rank;
+	if (rows > vocab)
+		report_add(r, "place-vocab-padding", NOTE,
+			   AT(make_vocab_size_divisible_by),
+			   "vocab_size %" PRId64
+			   " is padded to a multiple of %" PRId64
+			   " x tp %" PRId64 ": %" PRId64 " rows, %" PRId64
+			   " a rank, %" PRId64 " padding (%.2f%%)",
+			   vocab, unit, tp, rows, per_rank, rows - vocab,
+			   100.0 * (double)(rows - vocab) / (double)rows);
+	if (empty > 0) {
+		report_add(r, "place-vocab-empty", WARNING,
+			   AT(make_vocab_size_divisible_by),
+			   "the last %" PRId64 " of tp %" PRId64
+			   " ranks hold only padding: %" PRId64
+			   " rows a rank for vocab_size %" PRId64,
+			   empty, tp, per_rank, vocab);
+		report_suggest(r, "make_vocab_size_divisible_by = 1");
+	}
+}
+
+static void check_sequence(const struct place *p, const struct shape *s,
+			   struct report *r)
+{
+	int64_t tp = p->tensor_model_parallel_size;
+	int64_t cp = p->context_parallel_size, length = s->seq_length;
+
+	if (cp > 1 && length % (2 * cp)) {
+		report_add(r, "place-context", ERROR, AT(context_parallel_size),
+			   "seq_length %" PRId64
+			   " is not a multiple of 2 * context_parallel_size = "
+			   "%" PRId64,
+			   length, 2 * cp);
+		report_suggest(r, "seq_length = %" PRId64,
+			       (length + 2 * cp - 1) / (2 * cp) * (2 * cp));
+	}
+	if (!p->sequence_parallel)
+		return;
+	if (tp == 1) {
+		report_add(r, "place-sequence-parallel", ERROR,
+			   AT(sequence_parallel),
+			   "sequence_parallel needs "
+			   "tensor_model_parallel_size above 1");
+		report_suggest(r, "sequence_parallel = false");
+	} else if (length % cp == 0 && length / cp % tp) {
+		report_add(r, "place-sequence", ERROR, AT(sequence_parallel),
+			   "seq_length %" PRId64 " / cp %" PRId64 " = %" PRId64
+			   " tokens are not a multiple of "
+			   "tensor_model_parallel_size %" PRId64,
+			   length, cp, length / cp, tp);
+		report_suggest(r, "seq_length = %" PRId64,
+			       (length + cp * tp - 1) / (cp * tp) * (cp * tp));
+	}
+}
+
+/* num_layers_per_virtual_pipeline_stage cuts an even split. */
+static void check_chunk_layers(const struct place *p, const struct shape *s,
+			       struct report *r)
+{
+	int64_t n = p->num_layers_per_virtual_pipeline_stage;
+	int64_t pp = p->pipeline_model_parallel_size;
+	int64_t slots = s->num_layers +
+			p->account_for_embedding_in_pipeline_split +
+			p->account_for_loss_in_pipeline_split;
+
+	if (!IS_SET(n))
+		return;
+	if (IS_SET(p->num_layers_in_first_pipeline_stage) ||
+	    IS_SET(p->num_layers_in_last_pipeline_stage)) {
+		report_add(r, "place-virtual-layers", ERROR,
+			   AT(num_layers_per_virtual_pipeline_stage),
+			   "stages of different sizes have no one number of "
+			   "layers in a chunk");
+		report_suggest(r, "num_virtual_stages_per_pipeline_rank");
+	} else if (IS_SET(s->num_layers) && slots % pp == 0 && slots / pp % n) {
+		report_add(r, "place-virtual-layers", ERROR,
+			   AT(num_layers_per_virtual_pipeline_stage),
+			   "%" PRId64 " layers / pp %" PRId64 " = %" PRId64
+			   " a rank, not a multiple of num_layers_per_"
+			   "virtual_pipeline_stage %" PRId64,
+			   slots, pp, slots / pp, n);
+		report_suggest_divisors(r,
+					"num_layers_per_virtual_pipeline_stage",
+					slots / pp, n);
+	}
+}
+
+static void check_virtual(const struct place *p, const struct shape *s,
+			  struct report *r)
+{
+	int64_t vp = p->virtual_pipeline_model_parallel_size;
+	int64_t n = p->num_layers_per_virtual_pipeline_stage;
+	int64_t chunks = p->num_virtual_stages_per_pipeline_rank;
+	int64_t pp = p->pipeline_model_parallel_size;
+
+	if (IS_SET(n) + IS_SET(chunks) + !!p->pipeline_model_parallel_layout >
+	    1)
+		report_add(r, "place-virtual-ways", ERROR,
+			   AT(virtual_pipeline_model_parallel_size),
+			   "give only one of num_layers_per_virtual_pipeline_"
+			   "stage, num_virtual_stages_per_pipeline_rank and "
+			   "pipeline_model_parallel_layout");
+	check_chunk_layers(p, s, r);
+	if (IS_SET(vp) && IS_SET(chunks) && vp != chunks)
+		report_add(r, "place-virtual-count", ERROR,
+			   AT(virtual_pipeline_model_parallel_size),
+			   "virtual_pipeline_model_parallel_size %" PRId64
+			   " is not num_virtual_stages_per_pipeline_rank "
+			   "%" PRId64,
+			   vp, chunks);
+	if (IS_SET(vp) && IS_SET(n) && IS_SET(s->num_layers) &&
+	    given(p, &p->virtual_pipeline_model_parallel_size) &&
+	    s->num_layers + p->account_for_embedding_in_pipeline_split +
+			    p->account_for_loss_in_pipeline_split !=
+		    pp * vp * n)
+		report_add(r, "place-virtual-count", ERROR,
+			   AT(virtual_pipeline_model_parallel_size),
+			   "pp %" PRId64 " x vp %" PRId64 " x %" PRId64
+			   " layers a chunk is not num_layers %" PRId64,
+			   pp, vp, n, s->num_layers);
+}
+
+static void check_experts(const struct place *p, const struct shape *s,
+			  struct report *r)
+{
+	int64_t ep = p->expert_model_parallel_size;
+	int64_t experts = s->num_moe_experts;
+
+	if (ep > 1 && !experts) {
+		report_add(r, "place-experts", ERROR,
+			   AT(expert_model_parallel_size),
+			   "expert_model_parallel_size %" PRId64
+			   " needs num_moe_experts",
+			   ep);
+		report_suggest(r, "expert_model_parallel_size = 1");
+	}
+	if (experts % ep) {
+		report_add(r, "place-experts-divide", ERROR,
+			   AT(expert_model_parallel_size),
+			   "num_moe_experts %" PRId64
+			   " is not a multiple of expert_model_parallel_size "
+			   "%" PRId64,
+			   experts, ep);
+		report_suggest_divisors(r, "expert_model_parallel_size",
+					experts, ep);
+	}
+	if (experts && s->add_bias_linear &&
+	    p->expert_tensor_parallel_size > 1) {
+		report_add(r, "place-expert-bias", ERROR,
+			   AT(expert_tensor_parallel_size),
+			   "experts with add_bias_linear need "
+			   "expert_tensor_parallel_size 1, not %" PRId64,
+			   p->expert_tensor_parallel_size);
+		report_suggest(r, "expert_tensor_parallel_size = 1");
+	}
+	if (ep > 1 && experts && p->tensor_model_parallel_size > 1 &&
+	    !p->sequence_parallel)
+		report_add(r, "place-expert-sequence", WARNING,
+			   AT(sequence_parallel),
+			   "without sequence_parallel the dispatcher sends "
+			   "every token tp %" PRId64 " times",
+			   p->tensor_model_parallel_size);
+}
+
+static void check_sharding(const struct place *p, struct report *r)
+{
+	bool zero = p->data_parallel_sharding_strategy != SHARD_NONE;
+
+	if (zero != p->use_distributed_optimizer)
+		report_add(r, "place-sharding", ERROR,
+			   AT(data_parallel_sharding_strategy),
+			   "use_distributed_optimizer = %s contradicts "
+			   "data_parallel_sharding_strategy",
+			   p->use_distributed_optimizer ? "true" : "false");
+	if (p->overlap_param_gather &&
+	    !(p->use_distributed_optimizer && p->overlap_grad_reduce))
+		report_add(r, "place-param-gather", ERROR,
+			   AT(overlap_param_gather),
+			   "overlap_param_gather needs "
+			   "use_distributed_optimizer = true and "
+			   "overlap_grad_reduce = true");
+}
+
+static void check_recompute(const struct place *p, const struct stages *st,
+			    struct report *r)
+{
+	bool full = p->recompute_granularity == RECOMPUTE_FULL;
+	int64_t n = p->recompute_num_layers, most = 0;
+
+	if (full != (p->recompute_method != METHOD_NONE) || full != IS_SET(n)) {
+		report_add(r, "place-recompute", ERROR,
+			   AT(recompute_granularity),
+			   "recompute_method and recompute_num_layers belong "
+			   "to recompute_granularity \"full\", and only to it");
+		return;
+	}
+	if (!full || !st->count)
+		return;
+	for (int i = 0; i < st->count; i++)
+		if (st->stage[i].num_layers > most)
+			most = st->stage[i].num_layers;
+	if (n > most) {
+		report_add(r, "place-recompute-layers", ERROR,
+			   AT(recompute_num_layers),
+			   "recompute_num_layers %" PRId64
+			   " is more than the %" PRId64
+			   " layers of the largest stage",
+			   n, most);
+		report_suggest(r, "recompute_num_layers = %" PRId64, most);
+	}
+}
+
+static void check_world(const struct place *p, int64_t world, struct report *r)
+{
+	int64_t dense = grid_dense_ranks(p), expert = grid_expert_ranks(p);
+	struct grid g;
+	const char *id;
+	struct err e;
+
+	if (!world || !grid_try(&g, p, world, &id, &e))
+		return;
+	report_add(r, id, ERROR, AT(tensor_model_parallel_size), "%s", e.text);
+	if (world % dense && dense <= GRID_WORLD_MAX) {
+		if (world > dense)
+			report_suggest(r, "a world of %" PRId64,
+				       world / dense * dense);
+		report_suggest(r, "a world of %" PRId64,
+			       (world / dense + 1) * dense);
+	} else if (world % expert && expert <= GRID_WORLD_MAX) {
+		report_suggest_divisors(r, "expert_model_parallel_size",
+					world / p->pipeline_model_parallel_size,
+					p->expert_model_parallel_size);
+	}
+}
+
+void place_check(const struct place *p, const struct shape *s, int64_t world,
+		 struct report *r)
+{
+	struct stages stages = {0};
+
+	check_heads(p, s, r);
+	check_widths(p, s, r);
+	check_vocab(p, s, r);
+	check_sequence(p, s, r);
+	check_virtual(p, s, r);
+	if (IS_SET(s->num_layers) && stages_place(&stages, p, s, r))
+		stages.count = 0;
+	check_experts(p, s, r);
+	check_sharding(p, r);
+	check_recompute(p, &stages, r);
+	check_world(p, world, r);
+}

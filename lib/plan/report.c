@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/report.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "lib/plan/check.h"
+
+/* More ways out than this help nobody. */
+enum { SUGGEST_MAX = 8 };
+
+void report_add(struct report *r, const char *id, enum severity severity,
+		const char *path, const struct origin *from, const char *fmt,
+		...)
+{
+	const struct check *check = check_find(id);
+	struct finding *f;
+	va_list ap;
+
+	assert(check && check->severity == severity);
+	r->list = arena_grow(r->arena, r->list, r->count, &r->cap,
+			     sizeof(*r->list));
+	f = &r->list[r->count++];
+	*f = (struct finding){
+		.id = check->id,
+		.severity = severity,
+		.path = path ? path : "",
+		.file = from ? from->file : NULL,
+		.line = from ? from->line : 0,
+	};
+	va_start(ap, fmt);
+	f->message = arena_vprintf(r->arena, fmt, ap);
+	va_end(ap);
+}
+
+void report_suggest(struct report *r, const char *fmt, ...)
+{
+	struct finding *f = &r->list[r->count - 1];
+	va_list ap;
+
+	assert(r->count);
+	if (f->suggests == SUGGEST_MAX)
+		return;
+	if (!f->suggest)
+		f->suggest =
+			arena_alloc(r->arena, SUGGEST_MAX, sizeof(*f->suggest));
+	va_start(ap, fmt);
+	f->suggest[f->suggests++] = arena_vprintf(r->arena, fmt, ap);
+	va_end(ap);
+}
+
+void report_suggest_divisors(struct report *r, const char *name, int64_t n,
+			     int64_t near)
+{
+	int64_t below = near - 1, above = near + 1;
+
+	while (below > 0 && n % below)
+		below--;
+	while (above <= n && n % above)
+		above++;
+	if (below > 0)
+		report_suggest(r, "%s = %" PRId64, name, below);
+	if (above <= n)
+		report_suggest(r, "%s = %" PRId64, name, above);
+}
+
+size_t report_count(const struct report *r, enum severity at_least)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		n += r->list[i].severity >= at_least;
+	return n;
+}
+
+const char *severity_name(enum severity s)
+{
+	static const char *const names[] = {"note", "warning", "error"};
+
+	return names[s];
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "lib/plan/shape.h"
+
+/* More parameters than this and byte counts might not fit 63 bits. */
+#define PARAMETERS_MAX ((int64_t)1 << 50)
+
+/* A setting of shape: its path and its origin. */
+#define AT(m) "shape." #m, field_from(&shape_group, s, &s->m)
+
+/* Not there, and not because its value was refused before. */
+static bool missing(const struct shape *s, const int64_t *value)
+{
+	return !IS_SET(*value) &&
+	       field_from(&shape_group, s, value)->kind != ORIGIN_GIVEN;
+}
+
+bool shape_is_complete(const struct shape *s)
+{
+	return IS_SET(s->num_layers) && IS_SET(s->hidden_size) &&
+	       IS_SET(s->num_attention_heads) && IS_SET(s->vocab_size) &&
+	       IS_SET(s->ffn_hidden_size) && IS_SET(s->num_query_groups) &&
+	       IS_SET(s->kv_channels);
+}
+
+static void check_required(const struct shape *s, struct report *r)
+{
+	if (missing(s, &s->num_layers))
+		report_add(r, "shape-required", ERROR, AT(num_layers),
+			   "must be given: the number of decoder layers");
+	if (missing(s, &s->hidden_size))
+		report_add(r, "shape-required", ERROR, AT(hidden_size),
+			   "must be given: the width of the model");
+	if (missing(s, &s->num_attention_heads))
+		report_add(r, "shape-required", ERROR, AT(num_attention_heads),
+			   "must be given: the number of query heads");
+	if (missing(s, &s->vocab_size))
+		report_add(r, "shape-required", ERROR, AT(vocab_size),
+			   "must be given: the true vocabulary, unpadded");
+}
+
+static void check_heads(const struct shape *s, struct report *r)
+{
+	int64_t h = s->hidden_size, heads = s->num_attention_heads;
+	int64_t groups = s->num_query_groups;
+	const struct origin *width =
+		field_from(&shape_group, s, &s->kv_channels);
+
+	if (IS_SET(h) && IS_SET(heads) && h % heads &&
+	    width->kind != ORIGIN_GIVEN) {
+		report_add(r, "shape-heads", ERROR, AT(num_attention_heads),
+			   "hidden_size %" PRId64
+			   " is not a multiple of num_attention_heads %" PRId64
+			   " and kv_channels is not given",
+			   h, heads);
+		report_suggest_divisors(r, "num_attention_heads", h, heads);
+	}
+	if (IS_SET(heads) && IS_SET(groups) && heads % groups) {
+		report_add(r, "shape-groups", ERROR, AT(num_query_groups),
+			   "num_attention_heads %" PRId64
+			   " is not a multiple of num_query_groups %" PRId64,
+			   heads, groups);
+		report_suggest_divisors(r, "num_query_groups", heads, groups);
+	}
+}
+
+static void check_ffn(const struct shape *s, struct report *r)
+{
+	const struct origin *from =
+		field_from(&shape_group, s, &s->ffn_hidden_size);
+
+	if (!s->gated_linear_unit || from->kind == ORIGIN_GIVEN ||
+	    !IS_SET(s->hidden_size))
+		return;
+	if (!IS_SET(s->ffn_hidden_size)) {
+		report_add(r, "shape-ffn", ERROR, AT(ffn_hidden_size),
+			   "64 * floor(hidden_size %" PRId64
+			   " / 24) is 0; it must be given",
+			   s->hidden_size);
+		report_suggest(r, "ffn_hidden_size = %" PRId64,
+			       3 * s->hidden_size);
+		return;
+	}
+	report_add(r, "shape-ffn-derived", NOTE, AT(ffn_hidden_size),
+		   "64 * floor(hidden_size %" PRId64 " / 24) = %" PRId64
+		   " for a gated layer; models differ here, so compare with "
+		   "theirs",
+		   s->hidden_size, s->ffn_hidden_size);
+}
+
+static void check_positions(const struct shape *s, struct report *r)
+{
+	int64_t width = s->kv_channels;
+
+	if (s->max_position_embeddings < s->seq_length) {
+		report_add(r, "shape-positions", ERROR,
+			   AT(max_position_embeddings),
+			   "max_position_embeddings %" PRId64
+			   " is below seq_length %" PRId64,
+			   s->max_position_embeddings, s->seq_length);
+		report_suggest(r, "max_position_embeddings = %" PRId64,
+			       s->seq_length);
+	}
+	if (s->position_embedding_type == POS_LEARNED ||
+	    s->position_embedding_type == POS_NONE ||
+	    s->multi_latent_attention || !IS_SET(width))
+		return;
+	width = (int64_t)((double)width * s->rotary_percent);
+	if (!width || width % 2) {
+		report_add(r, "shape-rotary", ERROR, AT(rotary_percent),
+			   "floor(kv_channels %" PRId64
+			   " * rotary_percent %g) = %" PRId64
+			   " is not an even width above 0",
+			   s->kv_channels, s->rotary_percent, width);
+		report_suggest(r, "rotary_percent = %.15g",
+			       (double)(width + 1 + (width % 2 == 0)) /
+				       (double)s->kv_channels);
+	}
+}
+
+/* A pattern over the layers: a period, or a list of zeros and ones. */
+static bool is_pattern(const struct ints *p, int64_t layers)
+{
+	if (!p->is_list)
+		return p->item[0] > 0;
+	for (int i = 0; i < p->count; i++)
+		if (p->item[i] != 0 && p->item[i] != 1)
+			return false;
+	return p->count == layers;
+}
+
+static void check_no_rope(const struct shape *s, struct report *r)
+{
+	const struct ints *p = &s->no_rope_freq;
+
+	if (!p->count || !IS_SET(s->num_layers))
+		return;
+	if (p->is_list && !is_pattern(p, s->num_layers))
+		report_add(r, "shape-no-rope", ERROR, AT(no_rope_freq),
+			   "a list of %d is not num_layers %" PRId64
+			   " zeros and ones",
+			   p->count, s->num_layers);
+	else if (!p->is_list &&
+		 (p->item[0] < 1 || s->num_layers % p->item[0])) {
+		report_add(r, "shape-no-rope", ERROR, AT(no_rope_freq),
+			   "num_layers %" PRId64
+			   " is not a multiple of no_rope_freq %" PRId64,
+			   s->num_layers, p->item[0]);
+		report_suggest_divisors(r, "no_rope_freq", s->num_layers,
+					p->item[0]);
+	}
+}
+
+static void check_experts(const struct shape *s, struct report *r)
+{
+	int64_t experts = s->num_moe_experts;
+	const struct ints *p = &s->moe_layer_freq;
+
+	if (!experts) {
+		if (IS_SET(s->moe_ffn_hidden_size))
+			report_add(r, "shape-moe-unused", ERROR,
+				   AT(moe_ffn_hidden_size),
+				   "has no meaning while num_moe_experts is 0");
+		if (IS_SET(s->moe_shared_expert_intermediate_size))
+			report_add(r, "shape-moe-unused", ERROR,
+				   AT(moe_shared_expert_intermediate_size),
+				   "has no meaning while num_moe_experts is 0");
+		return;
+	}
+	if (s->moe_router_topk > experts) {
+		report_add(r, "shape-moe-topk", ERROR, AT(moe_router_topk),
+			   "moe_router_topk %" PRId64
+			   " is more than num_moe_experts %" PRId64,
+			   s->moe_router_topk, experts);
+		report_suggest(r, "moe_router_topk = %" PRId64, experts);
+	}
+	if (IS_SET(s->num_layers) && !is_pattern(p, s->num_layers))
+		report_add(r, "shape-moe-layers", ERROR, AT(moe_layer_freq),
+			   "wants a period of at least 1 or a list of "
+			   "num_layers %" PRId64 " zeros and ones",
+			   s->num_layers);
+}
+
+static void check_latent(const struct shape *s, struct report *r)
+{
+	if (!s->multi_latent_attention)
+		return;
+	if (s->rotary_interleaved || s->qk_pos_emb_head_dim % 2 ||
+	    (s->position_embedding_type != POS_ROPE &&
+	     s->position_embedding_type != POS_YARN))
+		report_add(r, "shape-mla-rotary", ERROR,
+			   AT(multi_latent_attention),
+			   "multi_latent_attention wants position_embedding_"
+			   "type rope or yarn, rotary_interleaved = false and "
+			   "an even qk_pos_emb_head_dim, not %" PRId64,
+			   s->qk_pos_emb_head_dim);
+}
+
+void shape_check(const struct shape *s, struct report *r)
+{
+	const struct origin *bias =
+		field_from(&shape_group, s, &s->add_qkv_bias);
+
+	check_required(s, r);
+	check_heads(s, r);
+	check_ffn(s, r);
+	check_positions(s, r);
+	check_no_rope(s, r);
+	check_experts(s, r);
+	check_latent(s, r);
+	/* Given, but finalised to another value. */
+	if (bias->kind == ORIGIN_DERIVED && bias->file)
+		report_add(r, "shape-qkv-bias", WARNING, AT(add_qkv_bias),
+			   "add_qkv_bias = false has no effect while "
+			   "add_bias_linear is true");
+	if (shape_is_complete(s) && shape_parameters(s) > PARAMETERS_MAX)
+		report_add(r, "shape-size", ERROR, AT(num_layers),
+			   "%" PRId64 " parameters are more than 2^50",
+			   shape_parameters(s));
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "lib/plan/shape.h"
+
+bool shape_is_moe(const struct shape *s, int64_t layer)
+{
+	const struct ints *freq = &s->moe_layer_freq;
+
+	if (!s->num_moe_experts || !freq->count)
+		return false;
+	if (freq->is_list)
+		return layer < freq->count && freq->item[layer];
+	return freq->item[0] && layer % freq->item[0] == 0;
+}
+
+int64_t shape_qkv_rows(const struct shape *s)
+{
+	return (s->num_attention_heads + 2 * s->num_query_groups) *
+	       s->kv_channels;
+}
+
+/* Wide enough for any product of the field tables' bounds. */
+typedef __int128 wide;
+
+static wide norm_count(const struct shape *s, int64_t width)
+{
+	return s->normalization == NORM_LAYERNORM ? 2 * width : width;
+}
+
+static wide linear_count(int64_t out, int64_t in, bool bias)
+{
+	return (wide)out * in + (bias ? out : 0);
+}
+
+static wide mlp_count(const struct shape *s, int64_t width)
+{
+	int64_t fc1 = s->gated_linear_unit ? 2 * width : width;
+
+	return linear_count(fc1, s->hidden_size, s->add_bias_linear) +
+	       linear_count(s->hidden_size, width, s->add_bias_linear);
+}
+
+static wide latent_count(const struct shape *s)
+{
+	int64_t h = s->hidden_size, heads = s->num_attention_heads;
+	int64_t q = heads * (s->qk_head_dim + s->qk_pos_emb_head_dim);
+	int64_t kv = heads * (s->qk_head_dim + s->v_head_dim);
+	int64_t q_rank = s->q_lora_rank, kv_rank = s->kv_lora_rank;
+	wide n = 0;
+
+	if (q_rank)
+		n += linear_count(q_rank, h, false) +
+		     linear_count(q, q_rank, s->add_bias_linear);
+	else
+		n += linear_count(q, h, s->add_bias_linear);
+	n += linear_count(kv_rank + s->qk_pos_emb_head_dim, h, false);
+	n += linear_count(kv, kv_rank, s->add_bias_linear);
+	n += linear_count(h, heads * s->v_head_dim, s->add_bias_linear);
+	if (s->qk_layernorm)
+		n += (q_rank ? norm_count(s, q_rank) : 0) +
+		     norm_count(s, kv_rank);
+	return n;
+}
+
+static wide attention_count(const struct shape *s)
+{
+	wide n;
+
+	if (s->multi_latent_attention)
+		return latent_count(s);
+	n = linear_count(shape_qkv_rows(s), s->hidden_size,
+			 s->add_bias_linear || s->add_qkv_bias);
+	n += linear_count(s->hidden_size,
+			  s->num_attention_heads * s->kv_channels,
+			  s->add_bias_linear);
+	if (s->qk_layernorm)
+		n += 2 * norm_count(s, s->kv_channels);
+	return n;
+}
+
+static wide layer_count(const struct shape *s, bool moe)
+{
+	wide n = 2 * norm_count(s, s->hidden_size) + attention_count(s);
+
+	if (!moe)
+		return n + mlp_count(s, s->ffn_hidden_size);
+	n += (wide)s->num_moe_experts * s->hidden_size;
+	n += s->num_moe_experts * mlp_count(s, s->moe_ffn_hidden_size);
+	if (IS_SET(s->moe_shared_expert_intermediate_size))
+		n += mlp_count(s, s->moe_shared_expert_intermediate_size);
+	return n;
+}
+
+/* The physical MTP layers: two norms, a 2h -> h projection, a layer, a norm. */
+static wide mtp_count(const struct shape *s)
+{
+	int64_t h = s->hidden_size;
+	int64_t layers = s->mtp_use_repeated_layer && s->mtp_num_layers
+				 ? 1
+				 : s->mtp_num_layers;
+
+	return layers * (3 * norm_count(s, h) + linear_count(h, 2 * h, false) +
+			 layer_count(s, shape_is_moe(s, s->num_layers - 1)));
+}
+
+int64_t shape_parameters(const struct shape *s)
+{
+	int64_t h = s->hidden_size, moe = 0;
+	wide n = (wide)s->vocab_size * h;
+
+	if (!s->share_embeddings_and_output_weights)
+		n *= 2;
+	if (s->position_embedding_type == POS_LEARNED)
+		n += (wide)s->max_position_embeddings * h;
+	for (int64_t i = 0; i < s->num_layers; i++)
+		moe += shape_is_moe(s, i);
+	if (moe)
+		n += moe * layer_count(s, true);
+	if (moe < s->num_layers)
+		n += (s->num_layers - moe) * layer_count(s, false);
+	n += norm_count(s, h) + mtp_count(s);
+	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+/* Without a position table the trained length is not part of the model. */
+static bool hashed(const struct shape *s, const struct field *f)
+{
+	if (s->position_embedding_type == POS_LEARNED)
+		return true;
+	return f->offset != offsetof(struct shape, seq_length) &&
+	       f->offset != offsetof(struct shape, max_position_embeddings);
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char *shape_text(const struct shape *s, struct arena *a)
+{
+	struct shape *initial = arena_alloc(a, 1, sizeof(*initial));
+	const char *line[FIELDS_MAX];
+	size_t lines = 0, room = 1;
+	char *text, *t;
+
+	field_defaults(&shape_group, initial, a);
+	for (int i = 0; i < shape_group.count; i++) {
+		const struct field *f = &shape_group.fields[i];
+		const char *value = field_canonical(f, s, a);
+
+		if (!hashed(s, f) ||
+		    !strcmp(value, field_canonical(f, initial, a)))
+			continue;
+		line[lines] = arena_printf(a, "%s=%s\n", f->name, value);
+		room += strlen(line[lines++]);
+	}
+	qsort(line, lines, sizeof(*line), by_text);
+	t = text = arena_alloc(a, room, 1);
+	for (size_t i = 0; i < lines; i++)
+		t = stpcpy(t, line[i]);
+	return text;
+}
+
+void shape_hash(const struct shape *s, char hex[33])
+{
+	struct arena a = {0};
+	XXH128_canonical_t out;
+	struct err e;
+	const char *text;
+
+	/* No memory at all: no hash; whoever asked could not go on either. */
+	if (arena_open(&a, &e)) {
+		hex[0] = 0;
+		return;
+	}
+	text = shape_text(s, &a);
+	XXH128_canonicalFromHash(&out, XXH3_128bits(text, strlen(text)));
+	for (int i = 0; i < 16; i++)
+		snprintf(hex + 2 * i, 3, "%02x", out.digest[i]);
+	arena_close(&a);
+}

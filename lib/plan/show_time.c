@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lower panel: one step in time, a row for each pipeline rank. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/plan/show_draw.h"
+
+/* Slots narrower than this many pixels are drawn together. */
+#define NARROW 1.0
+#define MIXED  "#94a3b8"
+
+/* Smaller numbers of micro-batches are left out. */
+#define NUMBER_MIN 7.5
+
+/* A row of the timeline. */
+struct row {
+	const struct draw *d;
+	const struct sched *sched;
+	const double *start, *end; /* by slot */
+	double y;
+};
+
+static double time_x(const struct draw *d, double t)
+{
+	return PLOT_LEFT +
+	       (PLOT_RIGHT - PLOT_LEFT) * t / d->show->sum->sim.step;
+}
+
+static double chunk_light(const struct draw *d, int chunk)
+{
+	int last = d->show->sum->grid.vp - 1;
+
+	return 0.5 + (last ? 0.28 * chunk / last : 0);
+}
+
+static struct color slot_color(const struct draw *d, bool backward, int chunk)
+{
+	return draw_color(backward ? 25 : 215, backward ? 0.82 : 0.72,
+			  chunk_light(d, chunk));
+}
+
+static bool narrow(const struct row *r, int i)
+{
+	return time_x(r->d, r->end[i]) - time_x(r->d, r->start[i]) < NARROW;
+}
+
+static void put_box(const struct row *r, double from, double to)
+{
+	double gap = to - from > 4 ? 0.5 : 0;
+
+	fprintf(r->d->f, "M%.2f %.2fH%.2fV%.2fH%.2fZ", from + gap, r->y + 1,
+		to - gap, r->y + r->d->row - 1, from + gap);
+}
+
+/* All boxes of one colour in one path. */
+static void put_boxes(const struct row *r, bool backward, int chunk)
+{
+	const struct draw *d = r->d;
+	bool any = false;
+
+	for (int i = 0; i < r->sched->count; i++) {
+		const struct sched_slot *x = &r->sched->slot[i];
+
+		if (x->backward != backward || x->chunk != chunk ||
+		    narrow(r, i))
+			continue;
+		if (!any)
+			fprintf(d->f, "<path fill=\"%s\" d=\"",
+				slot_color(d, backward, chunk).s);
+		any = true;
+		put_box(r, time_x(d, r->start[i]), time_x(d, r->end[i]));
+	}
+	if (any)
+		fputs("\"/>\n", d->f);
+}
+
+/* Runs of slots too narrow to be told apart; whether there were any. */
+static bool put_mixed(const struct row *r)
+{
+	const struct draw *d = r->d;
+	bool any = false;
+
+	for (int i = 0, k; i < r->sched->count; i = k) {
+		k = i + 1;
+		if (!narrow(r, i))
+			continue;
+		while (k < r->sched->count && narrow(r, k) &&
+		       time_x(d, r->start[k]) - time_x(d, r->end[k - 1]) < 0.5)
+			k++;
+		if (!any)
+			fprintf(d->f, "<path fill=\"%s\" d=\"", MIXED);
+		any = true;
+		put_box(r, time_x(d, r->start[i]), time_x(d, r->end[k - 1]));
+	}
+	if (any)
+		fputs("\"/>\n", d->f);
+	return any;
+}
+
+/* How large the number of a micro-batch can be in its box. */
+static double fitting(const struct row *r, int i)
+{
+	double w = time_x(r->d, r->end[i]) - time_x(r->d, r->start[i]);
+
+	return (w - 2) / draw_width(r->sched->slot[i].mb > 9 ? "00" : "0", 1);
+}
+
+/* One size for all: the largest that fits everywhere, unless that is tiny. */
+static double number_size(const struct row *r)
+{
+	double size = fmin(11, draw_row_text(r->d));
+
+	for (int i = 0; i < r->sched->count; i++)
+		if (fitting(r, i) >= NUMBER_MIN)
+			size = fmin(size, fitting(r, i));
+	return size;
+}
+
+static void put_numbers(const struct row *r)
+{
+	const struct draw *d = r->d;
+	double size = number_size(r);
+
+	for (int i = 0; i < r->sched->count && size >= NUMBER_MIN; i++) {
+		const struct sched_slot *x = &r->sched->slot[i];
+		double from = time_x(d, r->start[i]), to = time_x(d, r->end[i]);
+
+		if (fitting(r, i) < size)
+			continue;
+		draw_text(d, (from + to) / 2, r->y + d->row / 2 + size * 0.36,
+			  size, "middle",
+			  chunk_light(d, x->chunk) < 0.66 ? "#ffffff" : INK,
+			  arena_printf(d->show->a, "%d", x->mb));
+	}
+}
+
+static double idle(const struct row *r)
+{
+	double busy = 0;
+
+	for (int i = 0; i < r->sched->count; i++)
+		busy += r->end[i] - r->start[i];
+	return 1 - busy / r->d->show->sum->sim.step;
+}
+
+static bool put_row(const struct row *r)
+{
+	const struct draw *d = r->d;
+	double size = draw_row_text(d);
+	bool mixed;
+
+	draw_rect(d, PLOT_LEFT, r->y + 1, PLOT_RIGHT - PLOT_LEFT, d->row - 2,
+		  "url(#idle)");
+	for (int chunk = 0; chunk < d->show->sum->grid.vp; chunk++)
+		for (int backward = 0; backward < 2; backward++)
+			put_boxes(r, backward, chunk);
+	mixed = put_mixed(r);
+	put_numbers(r);
+	if (size > 0)
+		draw_text(d, PAGE_WIDTH - PAGE_EDGE,
+			  r->y + d->row / 2 + size * 0.34, size, "end", INK,
+			  arena_printf(d->show->a, "%.1f%%", 100 * idle(r)));
+	return mixed;
+}
+
+static void put_axis(const struct draw *d, double top, double bottom)
+{
+	for (int k = 0; k <= 10; k++) {
+		double x = time_x(d, d->show->sum->sim.step * k / 10);
+
+		fprintf(d->f,
+			"<path stroke=\"#94a3b8\" stroke-width=\"0.6\" "
+			"stroke-opacity=\"0.4\" d=\"M%.1f %.1fV%.1f\"/>\n",
+			x, top, bottom + 5);
+		draw_text(d, x, bottom + 18, 10, "middle", FAINT,
+			  arena_printf(d->show->a, "%d%%", 10 * k));
+	}
+	draw_text(d, PLOT_LEFT, bottom + TIME_AXIS, 11, "start", FAINT,
+		  "time as a share of the step: FLOPs as times, messages free; "
+		  "numbers are micro-batches");
+}
+
+/* A sample and its name; returns where the next one goes, to the left. */
+static double put_legend(const struct draw *d, double x, double y,
+			 const char *fill, const char *name)
+{
+	x -= draw_width(name, 12);
+	draw_text(d, x, y, 12, "start", INK, name);
+	draw_rect(d, x - 18, y - 10, 12, 12, fill);
+	return x - 36;
+}
+
+static void put_legends(const struct draw *d, double y, bool mixed)
+{
+	int last = d->show->sum->grid.vp - 1;
+	double x = PLOT_RIGHT;
+
+	if (mixed)
+		x = put_legend(d, x, y, MIXED, "both, too narrow to tell");
+	x = put_legend(d, x, y, "url(#idle)", "idle");
+	for (int backward = 1; backward >= 0; backward--) {
+		const char *name = backward ? "backward" : "forward";
+
+		for (int chunk = last; chunk >= 0; chunk--) {
+			const char *text =
+				arena_printf(d->show->a, "v%d", chunk);
+
+			if (chunk > 2 && chunk < last)
+				continue;
+			if (!chunk)
+				text = last ? arena_printf(d->show->a, "%s v0",
+							   name)
+					    : name;
+			x = put_legend(d, x, y,
+				       slot_color(d, backward, chunk).s, text);
+		}
+	}
+}
+
+void draw_time(const struct draw *d, double top)
+{
+	const struct sum *x = d->show->sum;
+	double rows = top + TIME_HEAD, bottom = rows + x->grid.pp * d->row;
+	bool mixed = false;
+
+	draw_bold(d, PAGE_EDGE, top + 14, 15, "One step");
+	if (!x->planned) {
+		draw_text(d, PLOT_LEFT, top + 14, 12, "start", FAINT,
+			  "no timeline: train-worker does not serve this "
+			  "config yet");
+		return;
+	}
+	draw_bold(d, PLOT_LEFT, top + 14, 15,
+		  arena_printf(d->show->a, "bubble %.1f%% of pp \xc3\x97 step",
+			       100 * x->sim.bubble));
+	for (int pp = 0; pp < x->grid.pp; pp++) {
+		int first = x->sim.row[pp];
+		struct row r = {.d = d,
+				.sched = &x->sched[pp],
+				.start = x->sim.start + first,
+				.end = x->sim.end + first,
+				.y = rows + pp * d->row};
+
+		draw_row_label(d, rows, pp);
+		mixed |= put_row(&r);
+	}
+	draw_text(d, PAGE_WIDTH - PAGE_EDGE, rows - 8, 10, "end", FAINT,
+		  "idle");
+	put_legends(d, top + 14, mixed);
+	put_axis(d, rows, bottom);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One config read, finished and judged, and how that is told. */
+#ifndef PLAN_VERDICT_H
+#define PLAN_VERDICT_H
+
+#include "lib/plan/config.h"
+
+struct verdict {
+	const char *file; /* as it was named */
+	struct config *config;
+	struct report report;
+	bool readable, valid;
+	bool served;  /* valid, and train-worker can run it */
+	bool counted; /* parameters, padded_vocab_size and hash are there */
+	int64_t parameters, padded_vocab_size;
+	char hash[33];
+	int64_t world, dp; /* 0: not known */
+};
+
+/*
+ * Judge FILE with SETS for WORLD ranks (0: not known).  Never fails: what is
+ * wrong is in the report.  All memory is from A.
+ */
+void verdict_reach(struct verdict *v, const char *file, const char *const *sets,
+		   int set_count, int64_t world, struct arena *a);
+
+/* A line per finding and one for the whole. */
+const char *verdict_text(const struct verdict *v, struct arena *a);
+
+/* One JSON object in one line. */
+const char *verdict_json(const struct verdict *v, struct arena *a);
+
+/* CODE_DONE, CODE_FINDINGS, or CODE_USAGE if the text could not be read. */
+enum code verdict_code(const struct verdict *v);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bootstrap through PMIx: who are the ranks of this job, and do they agree?
+ * Put, Commit, one collecting Fence with a timeout, Get.  No ranks, ports or
+ * ids on the command line or in shared files.
+ */
+#ifndef TRAIN_BOOT_H
+#define TRAIN_BOOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+
+/*
+ * What every rank tells every other, in one exchange.  boot_exchange fills
+ * host, machine and nonce, the caller the rest; unused bytes are zero.
+ */
+struct boot_card {
+	char version[32]; /* of this binary; first, so that any can read it */
+	char host[64];	  /* the node's name in the launcher's view */
+	char machine[64]; /* gethostname: nodes may share one */
+	char shape_hash[33];
+	char config_hash[33]; /* of the finalised config */
+	int64_t resume_step;  /* -1: from the start */
+	uint64_t nonce;	      /* rank 0's is the job's */
+};
+
+struct boot {
+	int rank, world;
+	int local_rank, local_size; /* among the ranks on this machine, by
+				       the cards once there are some */
+	bool launched;		    /* false: alone, without a launcher */
+	bool common;		    /* what failed, every rank knows alike */
+	struct boot_card *card;	    /* [world], after boot_exchange */
+	uint64_t nonce;		    /* the job's, after boot_exchange */
+	char host[64], machine[64];
+	char hint[256]; /* "", or why this rank is probably not meant to be
+			   alone, with the command to use */
+};
+
+/*
+ * Find rank and world.  Alone (no launcher): rank 0 of 1, and no call to
+ * PMIx is ever made.  Under srun without PMIx, or with a stale environment:
+ * refused (CODE_LAUNCH) with the srun line to use.  TIMEOUT in seconds
+ * bounds every PMIx call, also PMIx_Init (CODE_COMM).  B is valid for
+ * boot_abort also after a failure.
+ */
+int boot_open(struct boot *b, double timeout, struct err *e);
+
+/*
+ * Exchange MINE and compare: a rank with another binary, shape, config or
+ * resume step stops the job (CODE_LAUNCH, the same on every rank: b->common)
+ * with a line naming both ranks, hosts and values; a rank that never
+ * arrives, CODE_COMM with who is missing.  Once per process.
+ */
+int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
+		  struct err *e);
+
+/*
+ * Log TEXT (where b->common: on rank 0 alone) and end every rank of the job
+ * with this exit code; does not return.  Safe from any thread, at any time,
+ * also with communication in flight.
+ */
+void boot_abort(struct boot *b, enum code code, const char *text)
+	__attribute__((noreturn));
+
+/*
+ * Leave the job in good order, after comm_close; a rank that exits without
+ * it takes the job down.
+ */
+void boot_close(struct boot *b);
+
+#endif

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of train-worker share.  Sourced after test/lib.sh.
+# shellcheck shell=bash
+layouts=test/data/layouts
+compare=${TRISECT_BUILD:-build/cpu}/test/x-compare
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_mpi_yield_when_idle=1
+
+# worker DIR MODEL WORLD [SET]... : train in DIR, talk in DIR.log
+worker() {
+	local dir=$1 model=$2 world=$3 args=()
+
+	shift 3
+	for s in "$@"; do
+		args+=(--set "$s")
+	done
+	set -- train-worker "$layouts/$model.cfg" \
+		--set "run.dir=\"$dir\"" "${args[@]}"
+	[ "$world" -eq 1 ] || set -- mpirun --oversubscribe -n "$world" "$@"
+	"$@" >"$dir.log" 2>&1
+}
+
+losses() { jq -r '[.step, .loss] | @tsv' "$1/metrics.jsonl"; }
+
+# same_losses A B TOLERANCE STEPS: B's losses are A's of the same steps
+same_losses() {
+	awk -v tol="$3" -v steps="$4" '
+		FNR == NR { ref[$1] = $2; next }
+		{ n++; d = ref[$1] - $2; if (!($1 in ref)) bad = 1 }
+		{ if (d < 0) d = -d; if (!(d <= worst)) worst = d }
+		END { print n " losses, off by " worst + 0
+		      exit !(n == steps && !bad && worst <= tol) }
+	' <(losses "$1") <(losses "$2")
+}

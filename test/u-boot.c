@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The launch decision, alone.  With an argument it is one rank of a bootstrap
+ * under mpirun or srun (t3020): MODE [VALUE].
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/base/log.h"
+#include "lib/train/boot.h"
+
+static struct boot boot;
+static struct err err;
+
+static const char *const names[] = {
+	"PMIX_NAMESPACE",	"PMIX_RANK",
+	"SLURM_STEP_NUM_TASKS", "PMI_SIZE",
+	"OMPI_COMM_WORLD_SIZE", "SLURM_JOB_ID",
+	"SLURM_NTASKS",		"SLURM_HET_SIZE",
+};
+
+static int clean(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+	return 0;
+}
+
+static void alone_is_rank_0_of_1(void **state)
+{
+	struct boot_card card = {.version = "1", .resume_step = 7};
+
+	(void)state;
+	assert_int_equal(boot_open(&boot, 1, &err), 0);
+	assert_int_equal(boot.rank, 0);
+	assert_int_equal(boot.world, 1);
+	assert_false(boot.launched);
+	assert_string_equal(boot.hint, "");
+	assert_int_equal(boot_exchange(&boot, &card, 1, &err), 0);
+	assert_int_equal(boot.local_size, 1);
+	assert_int_equal(boot.card[0].resume_step, 7);
+	assert_string_equal(boot.card[0].host, boot.host);
+	assert_true(boot.nonce == boot.card[0].nonce);
+	boot_close(&boot);
+}
+
+static void one_task_under_srun_is_alone(void **state)
+{
+	(void)state;
+	setenv("SLURM_JOB_ID", "12", 1);
+	setenv("SLURM_NTASKS", "4", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+	assert_int_equal(boot_open(&boot, 1, &err), 0);
+	assert_string_equal(boot.hint, "");
+}
+
+static void many_tasks_without_pmix_are_refused(void **state)
+{
+	static const char *const sizes[] = {"SLURM_STEP_NUM_TASKS", "PMI_SIZE",
+					    "OMPI_COMM_WORLD_SIZE"};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		clean(NULL);
+		setenv(sizes[i], "4", 1);
+		assert_int_equal(boot_open(&boot, 1, &err), -1);
+		assert_int_equal(err.code, CODE_LAUNCH);
+		assert_non_null(strstr(err.text, "one of 4 tasks"));
+		assert_non_null(strstr(err.text, sizes[i]));
+		assert_non_null(strstr(err.text, "srun --mpi=pmix"));
+	}
+}
+
+static void a_batch_shell_gets_a_hint(void **state)
+{
+	(void)state;
+	setenv("SLURM_JOB_ID", "12", 1);
+	setenv("SLURM_NTASKS", "4", 1);
+	assert_int_equal(boot_open(&boot, 1, &err), 0);
+	assert_int_equal(boot.world, 1);
+	assert_non_null(strstr(boot.hint, "job 12 of 4 tasks"));
+	assert_non_null(strstr(boot.hint, "srun --mpi=pmix"));
+}
+
+/* --- one rank of many ----------------------------------------------------- */
+
+static void end(int rc)
+{
+	if (rc)
+		boot_abort(&boot, err.code, err.text);
+}
+
+static void fill(struct boot_card *card, const char *what)
+{
+	const char *one = "0123456789abcdef0123456789abcdef";
+
+	*card = (struct boot_card){.version = "0.1.0", .resume_step = 120};
+	snprintf(card->shape_hash, sizeof(card->shape_hash), "%s", one);
+	snprintf(card->config_hash, sizeof(card->config_hash), "%s", one);
+	if (boot.rank != boot.world - 1)
+		return;
+	if (!strcmp(what, "version"))
+		snprintf(card->version, sizeof(card->version), "0.0.9");
+	if (!strcmp(what, "shape"))
+		card->shape_hash[0] = 'x';
+	if (!strcmp(what, "config"))
+		card->config_hash[0] = 'x';
+	if (!strcmp(what, "step"))
+		card->resume_step = -1;
+	if (!strcmp(what, "late"))
+		sleep(20);
+	if (!strcmp(what, "dies"))
+		raise(SIGKILL);
+	if (!strcmp(what, "aborts"))
+		boot_abort(&boot, CODE_STORAGE, "disk full");
+}
+
+static int be_a_rank(const char *what)
+{
+	struct boot_card card;
+
+	log_open("u-boot", -1, LOG_INFO);
+	end(boot_open(&boot, 3, &err));
+	log_open("u-boot", boot.rank, LOG_INFO);
+	fill(&card, what);
+	end(boot_exchange(&boot, &card, 2, &err));
+	printf("rank %d of %d, local %d of %d, nonce %d, last %s\n", boot.rank,
+	       boot.world, boot.local_rank, boot.local_size,
+	       boot.nonce == boot.card[0].nonce,
+	       boot.card[boot.world - 1].version);
+	boot_close(&boot);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(alone_is_rank_0_of_1, clean),
+		cmocka_unit_test_setup(one_task_under_srun_is_alone, clean),
+		cmocka_unit_test_setup(many_tasks_without_pmix_are_refused,
+				       clean),
+		cmocka_unit_test_setup(a_batch_shell_gets_a_hint, clean),
+	};
+
+	if (argc > 1)
+		return be_a_rank(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causal attention with grouped heads and dropout, forward and backward. */
+#include "test/kern-test.h"
+
+static const uint64_t key[2] = {5, 8};
+
+/* B, T, H, G, D: one token, odd widths, blocks of queries just filled. */
+static const int64_t shapes[][5] = {{1, 1, 1, 1, 1},
+				    {2, 5, 4, 2, 6},
+				    {1, 64, 3, 1, 7},
+				    {2, 65, 2, 2, 8},
+				    {1, 130, 6, 2, 16}};
+enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
+
+static struct {
+	struct kern_attn_dims d;
+	int64_t n_qkv, n_o, n_lse;
+	double *qkv, *dout, *o, *lse, *dqkv;
+} c;
+
+static void make_case(const int64_t shape[5], double p)
+{
+	struct kern_attn_dims *d = &c.d;
+
+	*d = (struct kern_attn_dims){
+		.B = shape[0],
+		.T = shape[1],
+		.H = shape[2],
+		.G = shape[3],
+		.D = shape[4],
+		.scale = 1.3 / sqrt((double)shape[4]),
+		.drop = {.p = p, .key = key, .site = 4, .row0 = 3},
+		.heads = shape[2]};
+	c.n_qkv = d->B * d->T * (d->H + 2 * d->G) * d->D;
+	c.n_o = d->B * d->T * d->H * d->D;
+	c.n_lse = d->B * d->H * d->T;
+	c.qkv = rnd_new(c.n_qkv, 2);
+	c.dout = rnd_new(c.n_o, 1);
+}
+
+/* The offset in qkv of row N's query head H, or of its key or value. */
+static int64_t at_q(int64_t n, int64_t h)
+{
+	int64_t per = c.d.H / c.d.G;
+
+	return (n * (c.d.H + 2 * c.d.G) + h / per * (per + 2) + h % per) *
+	       c.d.D;
+}
+
+static int64_t at_k(int64_t n, int64_t h)
+{
+	int64_t per = c.d.H / c.d.G;
+
+	return (n * (c.d.H + 2 * c.d.G) + h / per * (per + 2) + per) * c.d.D;
+}
+
+static int64_t at_v(int64_t n, int64_t h)
+{
+	return at_k(n, h) + c.d.D;
+}
+
+/* The factor of query I of head H of sample B for every key, by one op. */
+static void drop_factors(double *f, int64_t b, int64_t i, int64_t h)
+{
+	struct kern_drop d = c.d.drop;
+	double one[1] = {1};
+
+	for (int64_t j = 0; j < c.d.T; j++) {
+		d.row0 = ((c.d.drop.row0 + b * c.d.T + i) * c.d.heads +
+			  c.d.head0 + h) *
+				 c.d.T +
+			 j;
+		kern_cpu_f64.drop(NULL, f + j, one, 1, 1, &d);
+	}
+}
+
+/* Query I of head H of sample B, as the formula reads; P keeps weights. */
+static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
+{
+	int64_t D = c.d.D, n = b * c.d.T + i;
+	const double *q = c.qkv + at_q(n, h);
+	double z = 0, *o = c.o + (n * c.d.H + h) * D;
+
+	drop_factors(f, b, i, h);
+	for (int64_t j = 0; j <= i; j++) {
+		p[j] = exp(c.d.scale *
+			   dot(q, c.qkv + at_k(b * c.d.T + j, h), D));
+		z += p[j];
+	}
+	c.lse[(b * c.d.H + h) * c.d.T + i] = log(z);
+	for (int64_t j = 0; j <= i; j++) {
+		p[j] /= z;
+		for (int64_t x = 0; x < D; x++)
+			o[x] += f[j] * p[j] * c.qkv[at_v(b * c.d.T + j, h) + x];
+	}
+}
+
+static void naive_query_bwd(const double *p, const double *f, int64_t b,
+			    int64_t i, int64_t h)
+{
+	int64_t D = c.d.D, n = b * c.d.T + i, q = at_q(n, h);
+	const double *dout = c.dout + (n * c.d.H + h) * D;
+	double sum = 0;
+
+	for (int64_t j = 0; j <= i; j++)
+		sum += p[j] * f[j] *
+		       dot(dout, c.qkv + at_v(b * c.d.T + j, h), D);
+	for (int64_t j = 0; j <= i; j++) {
+		int64_t kj = at_k(b * c.d.T + j, h), v = kj + D;
+		double ds = p[j] * (f[j] * dot(dout, c.qkv + v, D) - sum) *
+			    c.d.scale;
+
+		for (int64_t x = 0; x < D; x++) {
+			c.dqkv[v + x] += f[j] * p[j] * dout[x];
+			c.dqkv[q + x] += ds * c.qkv[kj + x];
+			c.dqkv[kj + x] += ds * c.qkv[q + x];
+		}
+	}
+}
+
+static void naive(void)
+{
+	double *p = zeros(c.d.T), *f = zeros(c.d.T);
+
+	c.o = zeros(c.n_o);
+	c.lse = zeros(c.n_lse);
+	c.dqkv = zeros(c.n_qkv);
+	for (int64_t b = 0; b < c.d.B; b++)
+		for (int64_t h = 0; h < c.d.H; h++)
+			for (int64_t i = 0; i < c.d.T; i++) {
+				naive_query(p, f, b, i, h);
+				naive_query_bwd(p, f, b, i, h);
+			}
+}
+
+static void *scratch_new(const struct kern *k, const struct kern_attn_dims *d)
+{
+	size_t size = k->attn_scratch(d);
+	void *s = keep(size);
+
+	memset(s, 0xff, size); /* NaN */
+	return s;
+}
+
+static void check_values(const struct kern *k)
+{
+	void *o = vec_new(k, NULL, c.n_o), *lse = vec_new(k, NULL, c.n_lse);
+	void *qkv = vec_new(k, c.qkv, c.n_qkv);
+	void *dqkv = vec_new(k, NULL, c.n_qkv);
+
+	k->attn_fwd(NULL, o, lse, qkv, scratch_new(k, &c.d), &c.d);
+	check_close("o", k, o, c.o, c.n_o, tolerance(k));
+	check_close("lse", k, lse, c.lse, c.n_lse, tolerance(k));
+	k->attn_bwd(NULL, dqkv, vec_new(k, c.dout, c.n_o), o, lse, qkv,
+		    scratch_new(k, &c.d), &c.d);
+	check_close("dqkv", k, dqkv, c.dqkv, c.n_qkv, tolerance(k));
+}
+
+static void values(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SHAPES; s++)
+		for (int p = 0; p < 2; p++) {
+			make_case(shapes[s], 0.3 * p);
+			naive();
+			EACH_TABLE(k)
+			{
+				check_values(k);
+			}
+			keep_none(NULL);
+		}
+}
+
+static void *work;
+
+static double loss(void)
+{
+	kern_cpu_f64.attn_fwd(NULL, c.o, c.lse, c.qkv, work, &c.d);
+	return dot(c.o, c.dout, c.n_o);
+}
+
+static void differences(void **state)
+{
+	static const int64_t shape[5] = {2, 9, 4, 2, 3};
+	const struct kern *k = &kern_cpu_f64;
+
+	(void)state;
+	for (int p = 0; p < 2; p++) {
+		double *dqkv;
+
+		make_case(shape, 0.25 * p);
+		c.o = vec_new(k, NULL, c.n_o);
+		c.lse = vec_new(k, NULL, c.n_lse);
+		dqkv = vec_new(k, NULL, c.n_qkv);
+		work = scratch_new(k, &c.d);
+		loss();
+		k->attn_bwd(NULL, dqkv, c.dout, c.o, c.lse, c.qkv, work, &c.d);
+		check_grad("qkv", c.qkv, dqkv, c.n_qkv, loss);
+	}
+}
+
+/* Changing token J leaves the outputs before it alone, to the bit. */
+static void causality(void **state)
+{
+	static const int64_t shape[5] = {1, 150, 2, 1, 5};
+
+	(void)state;
+	make_case(shape, 0.2);
+	EACH_TABLE(k)
+	{
+		int64_t row = c.n_qkv / c.d.T, orow = c.n_o / c.d.T;
+		void *qkv = vec_new(k, c.qkv, c.n_qkv);
+		void *lse = vec_new(k, NULL, c.n_lse);
+		void *o = vec_new(k, NULL, c.n_o);
+		char *was = vec_new(k, NULL, c.n_o);
+		size_t at;
+
+		k->attn_fwd(NULL, was, lse, qkv, scratch_new(k, &c.d), &c.d);
+		for (int64_t j = c.d.T - 1; j > 0; j -= 37) {
+			for (int64_t i = j * row; i < (j + 1) * row; i++)
+				set(k, qkv, i, 3 * rnd());
+			k->attn_fwd(NULL, o, lse, qkv, scratch_new(k, &c.d),
+				    &c.d);
+			at = (size_t)(j * orow) * k->size;
+			assert_memory_equal(o, was, at);
+			assert_memory_not_equal((char *)o + at, was + at,
+						(size_t)orow * k->size);
+		}
+	}
+}
+
+/* A rank with the groups from G0 on gives those heads of the whole. */
+static void check_part(const struct kern *k, const void *o, int64_t g0)
+{
+	struct kern_attn_dims part = c.d;
+	int64_t N = c.d.B * c.d.T, per = c.d.H / c.d.G, D = c.d.D;
+	int64_t width = (per + 2) * D, skip = g0 * width;
+	void *qkv = vec_new(k, NULL, N * width), *lse, *po;
+
+	part.G = 1;
+	part.H = per;
+	part.head0 = g0 * per;
+	lse = vec_new(k, NULL, part.B * per * part.T);
+	po = vec_new(k, NULL, N * per * D);
+	for (int64_t i = 0; i < N * width; i++)
+		set(k, qkv, i,
+		    c.qkv[i / width * c.d.G * width + skip + i % width]);
+	k->attn_fwd(NULL, po, lse, qkv, scratch_new(k, &part), &part);
+	for (int64_t i = 0; i < N * per * D; i++) {
+		int64_t n = i / (per * D), x = i % (per * D);
+		double whole = get(k, o, (n * c.d.H + part.head0) * D + x);
+
+		assert_true(fabs(get(k, po, i) - whole) <= tolerance(k));
+	}
+}
+
+static void cut_heads(void **state)
+{
+	static const int64_t shape[5] = {2, 20, 6, 3, 4};
+
+	(void)state;
+	make_case(shape, 0.4);
+	EACH_TABLE(k)
+	{
+		void *o = vec_new(k, NULL, c.n_o);
+
+		k->attn_fwd(NULL, o, vec_new(k, NULL, c.n_lse),
+			    vec_new(k, c.qkv, c.n_qkv), scratch_new(k, &c.d),
+			    &c.d);
+		for (int64_t g = 0; g < c.d.G; g++)
+			check_part(k, o, g);
+	}
+}
+
+/* The scratch depends on nothing but the dims. */
+static void scratch(void **state)
+{
+	(void)state;
+	make_case(shapes[4], 0);
+	EACH_TABLE(k)
+	{
+		size_t size;
+
+		kern_cpu_init(1);
+		size = k->attn_scratch(&c.d);
+		kern_cpu_init(3);
+		assert_int_equal(k->attn_scratch(&c.d), size);
+		assert_true(size > 0);
+	}
+	kern_cpu_init(2);
+}
+
+static struct {
+	void *qkv, *dout, *out;
+} big;
+
+/* out: o, lse, dqkv */
+static void run_big(const struct kern *k)
+{
+	char *o = big.out, *lse = o + (size_t)c.n_o * k->size;
+	char *dqkv = lse + (size_t)c.n_lse * k->size;
+
+	k->attn_fwd(NULL, o, lse, big.qkv, work, &c.d);
+	k->attn_bwd(NULL, dqkv, big.dout, o, lse, big.qkv, work, &c.d);
+}
+
+/* One (sample, group) and many. */
+static void threads(void **state)
+{
+	static const int64_t wide[2][5] = {{1, 200, 4, 1, 24},
+					   {3, 70, 6, 3, 12}};
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		EACH_TABLE(k)
+		{
+			int64_t n;
+
+			make_case(wide[i], 0.1);
+			n = c.n_o + c.n_lse + c.n_qkv;
+			big.qkv = vec_new(k, c.qkv, c.n_qkv);
+			big.dout = vec_new(k, c.dout, c.n_o);
+			big.out = vec_new(k, NULL, n);
+			work = scratch_new(k, &c.d);
+			check_threads(run_big, k, big.out, (size_t)n * k->size);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {UNIT(values),    UNIT(differences),
+					   UNIT(causality), UNIT(cut_heads),
+					   UNIT(scratch),   UNIT(threads)};
+
+	return cmocka_run_group_tests(tests, two_threads, NULL);
+}

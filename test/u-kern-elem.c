@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole arrays: clear, copy, add, sum of several. */
+#include "test/kern-test.h"
+
+static const int64_t sizes[] = {0, 1, 3, 1000, 1027, 40001};
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), R = 3 };
+
+static void check_size(const struct kern *k, int64_t n)
+{
+	double *x = rnd_new(R * n, 1), *y = rnd_new(n, 1);
+	double *none = zeros(n), *two = zeros(n), *all = zeros(n);
+	void *xk = vec_new(k, x, R * n), *yk = vec_new(k, NULL, n);
+
+	for (int64_t i = 0; i < n; i++) {
+		two[i] = y[i] + x[i];
+		all[i] = x[i] + x[n + i] + x[2 * n + i];
+	}
+	k->zero(NULL, yk, n);
+	check_close("zero", k, yk, none, n, 0);
+	yk = vec_new(k, NULL, n);
+	k->copy(NULL, yk, xk, n);
+	check_close("copy", k, yk, x, n, 0);
+	yk = vec_new(k, y, n);
+	k->add(NULL, yk, xk, n);
+	check_close("add", k, yk, two, n, tolerance(k));
+	yk = vec_new(k, NULL, n);
+	k->sum(NULL, yk, xk, R, n);
+	check_close("sum", k, yk, all, n, tolerance(k));
+	k->sum(NULL, yk, xk, 1, n);
+	check_close("sum of 1", k, yk, x, n, 0);
+}
+
+static void values(void **state)
+{
+	(void)state;
+	EACH_TABLE(k)
+	{
+		for (int i = 0; i < SIZES; i++)
+			check_size(k, sizes[i]);
+	}
+}
+
+/* Nothing past the end is touched. */
+static void ends(void **state)
+{
+	double x[5] = {1, 2, 3, 4, 5}, want[5] = {0, 0, 0, 4, 5};
+
+	(void)state;
+	EACH_TABLE(k)
+	{
+		void *y = vec_new(k, x, 5);
+
+		k->zero(NULL, y, 3);
+		check_close("zero", k, y, want, 5, 0);
+		k->copy(NULL, y, vec_new(k, x, 5), 3);
+		check_close("copy", k, y, x, 5, 0);
+		k->add(NULL, y, vec_new(k, want, 5), 5);
+		assert_true(get(k, y, 4) == 10 && get(k, y, 2) == 3);
+	}
+}
+
+/* sum adds in the order of the ranks: 1e30 - 1e30 + 1, not 1 first. */
+static void order(void **state)
+{
+	double x[3] = {1e30, -1e30, 1}, z[3] = {1, 1e30, -1e30};
+
+	(void)state;
+	EACH_TABLE(k)
+	{
+		void *y = vec_new(k, NULL, 1);
+
+		k->sum(NULL, y, vec_new(k, x, 3), 3, 1);
+		assert_true(get(k, y, 0) == 1);
+		k->sum(NULL, y, vec_new(k, z, 3), 3, 1);
+		assert_true(get(k, y, 0) == 0);
+	}
+}
+
+enum { BIG = 50001 };
+
+static struct {
+	void *x, *y;
+} big;
+
+static void run_big(const struct kern *k)
+{
+	k->zero(NULL, big.y, BIG);
+	k->sum(NULL, big.y, big.x, R, BIG);
+	k->add(NULL, big.y, big.x, BIG);
+}
+
+static void threads(void **state)
+{
+	double *x = rnd_new(R * BIG, 1);
+
+	(void)state;
+	EACH_TABLE(k)
+	{
+		big.x = vec_new(k, x, R * BIG);
+		big.y = vec_new(k, NULL, BIG);
+		check_threads(run_big, k, big.y, BIG * k->size);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {UNIT(values), UNIT(ends),
+					   UNIT(order), UNIT(threads)};
+
+	return cmocka_run_group_tests(tests, two_threads, NULL);
+}
