@@ -32,3 +32,9 @@ same_losses() {
 		      exit !(n == steps && !bad && worst <= tol) }
 	' <(losses "$1") <(losses "$2")
 }
+
+# The very same losses, bit for bit, of STEPS steps.
+equal_losses() { # equal_losses A B STEPS
+	losses "$1" >"$T/.a" && losses "$2" >"$T/.b" &&
+		[ "$(wc -l <"$T/.a")" -eq "$3" ] && diff "$T/.a" "$T/.b"
+}

@@ -87,6 +87,8 @@ static bool put_mixed(const struct row *r)
 		while (k < r->sched->count && narrow(r, k) &&
 		       time_x(d, r->start[k]) - time_x(d, r->end[k - 1]) < 0.5)
 			k++;
+		if (r->end[k - 1] <= r->start[i])
+			continue;
 		if (!any)
 			fprintf(d->f, "<path fill=\"%s\" d=\"", MIXED);
 		any = true;
@@ -97,15 +99,17 @@ static bool put_mixed(const struct row *r)
 	return any;
 }
 
-/* How large the number of a micro-batch can be in its box. */
+/* How large the step's longest number could be in box I. */
 static double fitting(const struct row *r, int i)
 {
 	double w = time_x(r->d, r->end[i]) - time_x(r->d, r->start[i]);
+	const char *longest = arena_printf(r->d->show->a, "%d",
+					   r->d->show->sum->microbatches - 1);
 
-	return (w - 2) / draw_width(r->sched->slot[i].mb > 9 ? "00" : "0", 1);
+	return (w - 2) / draw_width(longest, 1);
 }
 
-/* One size for all: the largest that fits everywhere, unless that is tiny. */
+/* One size for all boxes that have room, as large as these allow. */
 static double number_size(const struct row *r)
 {
 	double size = fmin(11, draw_row_text(r->d));
