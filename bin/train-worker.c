@@ -114,8 +114,7 @@ static int work(const char *file, const struct options *o)
 		return end(&boot, &e);
 	log_open("train-worker", boot.world > 1 ? boot.rank : -1, level);
 	bad = read_config(file, o, &boot, &config, &arena, &e);
-	if (bad && boot.world > 1 && boot.rank != 0)
-		e.text[0] = 0;
+	boot.common = bad; /* all ranks read the same file: one tells */
 	if (bad || loop_run(&boot, &config, &code, &e))
 		return end(&boot, &e);
 	boot_close(&boot);

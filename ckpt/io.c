@@ -147,6 +147,8 @@ int io_read_text(const char *path, size_t max, struct arena *a, char **text,
 	} else {
 		*text = arena_alloc(a, (size_t)st.st_size + 1, 1);
 		rc = io_read(fd, *text, (size_t)st.st_size, 0, path, e);
+		if (!rc && memchr(*text, 0, (size_t)st.st_size))
+			rc = err_set(e, CODE_CKPT, "%s is not a text", path);
 	}
 	close(fd);
 	return rc;

@@ -36,6 +36,16 @@ static int64_t workers(const struct kern_attn_dims *dims)
 	return items < KERN_ATTN_WORKERS ? items : KERN_ATTN_WORKERS;
 }
 
+/* Threads share the items; each runs its products by itself. */
+static int threads_for(const struct kern_attn_dims *dims)
+{
+	int64_t threads = omp_get_max_threads();
+
+	if (dims->B * dims->H * dims->T * dims->T < KERN_SMALL)
+		return 1;
+	return (int)(threads < workers(dims) ? threads : workers(dims));
+}
+
 /* Two blocks of scores; rows are padded to whole cache lines. */
 static int64_t scores_ld(const struct kern_attn_dims *dims)
 {
@@ -206,12 +216,9 @@ static void fwd_group(const struct kern_attn_dims *dims, REAL *o, REAL *lse,
 void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 		 void *scratch, const struct kern_attn_dims *dims)
 {
-	int threads = omp_get_max_threads();
-
 	(void)q;
-	if (threads > workers(dims))
-		threads = (int)workers(dims);
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
+	kern_gemm_threads(1);
+#pragma omp parallel for num_threads(threads_for(dims)) schedule(dynamic)
 	for (int64_t item = 0; item < dims->B * dims->G; item++)
 		fwd_group(dims, o, lse, qkv,
 			  (REAL *)scratch +
@@ -251,12 +258,9 @@ void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
 		 const void *lse, const void *qkv, void *scratch,
 		 const struct kern_attn_dims *dims)
 {
-	int threads = omp_get_max_threads();
-
 	(void)q;
-	if (threads > workers(dims))
-		threads = (int)workers(dims);
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
+	kern_gemm_threads(1);
+#pragma omp parallel for num_threads(threads_for(dims)) schedule(dynamic)
 	for (int64_t item = 0; item < dims->B * dims->G; item++)
 		bwd_group(dims, dqkv, dout, o, lse, qkv,
 			  (REAL *)scratch +

@@ -7,8 +7,7 @@
 #include "kernels/kern_cpu.h"
 
 #if REAL_IS_FLOAT
-#ifdef BLIS_TYPE_DEFS_H /* this <cblas.h> is BLIS's, but lacks the next two */
-dim_t bli_thread_get_num_threads(void);
+#ifdef BLIS_TYPE_DEFS_H /* this <cblas.h> is BLIS's, but lacks the next */
 void bli_thread_set_num_threads(dim_t n_threads);
 
 /*
@@ -34,21 +33,18 @@ static void blis_init(void)
 	setenv("BLIS_PACK_B", "1", 0);
 }
 
-int kern_gemm_threads(int threads)
+void kern_gemm_threads(int threads)
 {
-	int was = (int)bli_thread_get_num_threads();
-
 	bli_thread_set_num_threads(threads);
-	return was;
 }
 #else
 static void blis_init(void)
 {
 }
 
-int kern_gemm_threads(int threads)
+void kern_gemm_threads(int threads)
 {
-	return threads;
+	(void)threads;
 }
 #endif
 
@@ -56,6 +52,5 @@ void kern_cpu_init(int threads)
 {
 	blis_init();
 	omp_set_num_threads(threads);
-	kern_gemm_threads(threads);
 }
 #endif

@@ -18,13 +18,10 @@
 #endif
 
 /*
- * Have products run on so many threads, and return on how many they did.  A
- * BLAS other than BLIS decides by itself: nothing happens.
+ * Have the products that follow run on so many threads.  A BLAS other than
+ * BLIS decides by itself.
  */
-int kern_gemm_threads(int threads);
-
-/* Below so many multiplications, threads cost more than they bring. */
-#define GEMM_SMALL (1 << 19)
+void kern_gemm_threads(int threads);
 
 static inline void gemm(enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb,
 			int64_t m, int64_t n, int64_t k, REAL alpha,

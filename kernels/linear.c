@@ -3,6 +3,14 @@
 #include "kernels/gemm.h"
 #include "kernels/kern_cpu.h"
 
+/* Below so many multiplications, threads cost more than they bring. */
+#define SMALL (1 << 19)
+
+static void threads_for(int64_t work)
+{
+	kern_gemm_threads(work < SMALL ? 1 : omp_get_max_threads());
+}
+
 static void bias_add(REAL *y, const REAL *bias, int64_t N, int64_t C)
 {
 #pragma omp parallel for if (N * C > KERN_SMALL)
@@ -19,8 +27,8 @@ void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
 		   const void *bias, int64_t N, int64_t out, int64_t in)
 {
 	(void)q;
-	GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, (int)N, (int)out, (int)in,
-	     1, x, (int)in, w, (int)in, 0, y, (int)out);
+	threads_for(N * out * in);
+	mul_nt(y, out, x, in, w, in, N, out, in, 1);
 	if (bias)
 		bias_add(y, bias, N, out);
 }
@@ -29,6 +37,7 @@ void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
 		     int64_t N, int64_t out, int64_t in)
 {
 	(void)q;
+	threads_for(N * out * in);
 	mul_nn(dx, in, dy, out, w, in, N, in, out, 1);
 }
 
@@ -36,8 +45,8 @@ void K(linear_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,
 		     int64_t N, int64_t out, int64_t in)
 {
 	(void)q;
-	GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, (int)out, (int)in, (int)N,
-	     1, dy, (int)out, x, (int)in, 1, dw, (int)in);
+	threads_for(N * out * in);
+	mul_tn(dw, in, dy, out, x, in, out, in, N, 1, 1);
 }
 
 /* db of WIDTH columns from C0 on: sums over the rows, in double. */

@@ -15,7 +15,7 @@ ranks() { # N [MODE]
 for n in 1 2 3 4 5; do
 	run ranks $n "$unit"
 	is "$n ranks: exit 0" "$rc" 0
-	is "$n ranks: every rank passed" "$(grep -c '^ok' <<<"$out")" $((8 * n))
+	is "$n ranks: every rank passed" "$(grep -c '^ok' <<<"$out")" $((9 * n))
 done
 run env OMPI_MCA_btl=self,tcp mpirun --oversubscribe -n 3 "$unit"
 is "over TCP: exit 0" "$rc" 0
@@ -43,4 +43,12 @@ run ranks 2 "$unit" length
 is "another length: exit 6" "$rc" 6
 like "another length: both numbers, or too long" "$err" \
 	'rank 1 sent 2 elements, 4 were expected|message truncated'
+
+### more than 2^31 bytes; 10 GiB of memory
+if [ -z "${TRISECT_LONG:-}" ]; then
+	skip "large: counts past 2^31 bytes" "only in check-long"
+else
+	run ranks 2 "$unit" large
+	is "large: counts past 2^31 bytes" "$rc" 0
+fi
 done_testing

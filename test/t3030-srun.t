@@ -27,9 +27,9 @@ run ranks 2 2 "$units/u-boot" all
 is "two nodes know each other" "$rc $(sort <<<"$out" | head -1)" \
 	"0 rank 0 of 4, local 0 of 4, nonce 1, last 0.1.0"
 run ranks 2 2 "$units/u-comm"
-is "collectives over two nodes" "$rc $(grep -c '^ok' <<<"$out")" "0 32"
+is "collectives over two nodes" "$rc $(grep -c '^ok' <<<"$out")" "0 36"
 run ranks 1 2 "$units/u-comm"
-is "collectives on one node" "$rc $(grep -c '^ok' <<<"$out")" "0 16"
+is "collectives on one node" "$rc $(grep -c '^ok' <<<"$out")" "0 18"
 
 run ranks 2 2 "$units/u-boot" config
 like "a mismatch names nodes" "$rc $err" \

@@ -199,22 +199,15 @@ static void test_alignment(void **unused)
 
 static void test_same_bytes(void **unused)
 {
-	struct arena a = {0};
-	char *x, *y;
-	struct err e;
+	char command[512];
 
 	(void)unused;
-	assert_int_equal(arena_open(&a, &e), 0);
 	make(path_of("one.h5"));
 	sleep(1); /* a time that was tracked would differ */
 	make(path_of("two.h5"));
-	assert_int_equal(io_read_text(path_of("one.h5"), 1 << 20, &a, &x, &e),
-			 0);
-	assert_int_equal(io_read_text(path_of("two.h5"), 1 << 20, &a, &y, &e),
-			 0);
-	assert_true(a.used > 2048);
-	assert_memory_equal(x, y, a.used / 2);
-	arena_close(&a);
+	snprintf(command, sizeof(command), "cmp %s %s", path_of("one.h5"),
+		 path_of("two.h5"));
+	assert_int_equal(system(command), 0);
 }
 
 /* A file whose writer died, and a file that is none. */

@@ -25,6 +25,7 @@ static struct boot boot;
 static struct comm *comm;
 static struct comm_group *world;
 static struct err err;
+static const int ours[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 
 static void must(int rc)
 {
@@ -318,6 +319,23 @@ static void helpers_sum_and_meet(void **state)
 	must(comm_barrier(NULL, &err));
 }
 
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+/* Open MPI and PMIx leave alone what was set before they started. */
+static void signals_stay_ours(void **state)
+{
+	struct sigaction act;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+		sigaction(ours[i], NULL, &act);
+		assert_true(act.sa_handler == on_signal);
+	}
+}
+
 static void alone_there_are_no_messages(void **state)
 {
 	struct comm_req req = {.op = COMM_SEND, .n = 1, .name = "lonely"};
@@ -387,6 +405,90 @@ static void fail_length(void)
 	end(comm_sum(world, x, boot.rank == boot.world - 1 ? 2 : 4, &err));
 }
 
+/* --- more than an int counts ---------------------------------------------- */
+
+/* What place I of rank R holds there: exact in double. */
+static double mark(int r, int64_t i)
+{
+	return (double)i * 4 + r;
+}
+
+static double *marks(int r, int64_t n)
+{
+	double *x = malloc((size_t)n * sizeof(*x));
+
+	if (!x)
+		end(err_set(&err, CODE_FINDINGS, "no memory for a large test"));
+	for (int64_t i = 0; i < n; i++)
+		x[i] = mark(r, i);
+	return x;
+}
+
+static void check_mark(double got, double want, int64_t i)
+{
+	if (got != want)
+		end(err_set(&err, CODE_FINDINGS, "large: %g at %lld, want %g",
+			    got, (long long)i, want));
+}
+
+/* Rank 0 sends 2.4 GB to rank 1. */
+static void large_message(void)
+{
+	int64_t n = 300000000;
+	double *x = boot.rank ? malloc((size_t)n * sizeof(*x)) : marks(0, n);
+	struct comm_req req = {.op = boot.rank ? COMM_RECV : COMM_SEND,
+			       .group = world,
+			       .type = COMM_F64,
+			       .send = x,
+			       .recv = x,
+			       .n = n,
+			       .peer = 1 - boot.rank,
+			       .name = "large"};
+
+	end(comm_start(&req, &err));
+	end(comm_wait(&req, &err));
+	for (int64_t i = 0; i < n; i++)
+		check_mark(x[i], mark(0, i), i);
+	free(x);
+}
+
+/* 1.2 GB of each rank, gathered and then scattered again as a sum. */
+static void large_collectives(void)
+{
+	int64_t n = 150000000;
+	double *own = marks(boot.rank, n), room[4096];
+	double *all = malloc((size_t)(2 * n) * sizeof(*all));
+	struct comm_req req = {.op = COMM_ALL_GATHER,
+			       .group = world,
+			       .type = COMM_F64,
+			       .send = own,
+			       .recv = all,
+			       .n = n,
+			       .scratch = room,
+			       .scratch_bytes = sizeof(room),
+			       .name = "large"};
+
+	end(comm_start(&req, &err));
+	end(comm_wait(&req, &err));
+	for (int64_t i = 0; i < 2 * n; i++)
+		check_mark(all[i], mark((int)(i / n), i % n), i);
+	req.op = COMM_REDUCE_SCATTER;
+	req.send = all;
+	req.recv = own;
+	end(comm_start(&req, &err));
+	end(comm_wait(&req, &err));
+	for (int64_t i = 0; i < n; i++)
+		check_mark(own[i], 2 * mark(boot.rank, i), i);
+	free(all);
+	free(own);
+}
+
+static void large(void)
+{
+	large_message();
+	large_collectives();
+}
+
 /* --- speed ---------------------------------------------------------------- */
 
 static double best_of(enum comm_op op, int64_t n, int repeat)
@@ -447,6 +549,8 @@ static void open_all(double timeout)
 	int ranks[64];
 	struct boot_card card = {.version = "1"};
 
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		signal(ours[i], on_signal);
 	log_open("u-comm", -1, LOG_INFO);
 	end(boot_open(&boot, 30, &err));
 	log_open("u-comm", boot.rank, LOG_INFO);
@@ -465,6 +569,7 @@ static const struct {
 	{"absent", fail_absent}, {"stopped", fail_stopped},
 	{"killed", fail_killed}, {"kind", fail_kind},
 	{"length", fail_length}, {"bench", bench},
+	{"large", large},
 };
 
 int main(int argc, char **argv)
@@ -477,12 +582,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(messages_find_their_tags),
 		cmocka_unit_test(a_wait_moves_everything),
 		cmocka_unit_test(helpers_sum_and_meet),
+		cmocka_unit_test(signals_stay_ours),
 		cmocka_unit_test(alone_there_are_no_messages),
 	};
 	const char *mode = argc > 1 ? argv[1] : "";
 	int failed = 0;
 
-	open_all(*mode && strcmp(mode, "bench") ? 1.5 : 30);
+	open_all(*mode && *mode != 'b' && strcmp(mode, "large") ? 1.5 : 30);
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (!strcmp(mode, modes[i].name))
 			modes[i].act();

@@ -39,63 +39,88 @@ static struct color slot_color(const struct draw *d, bool backward, int chunk)
 			  chunk_light(d, chunk));
 }
 
-static bool narrow(const struct row *r, int i)
+/* What is drawn as one: a slot, or several that are too narrow alone. */
+struct box {
+	double from, to;
+	int paint; /* 2 * chunk + backward, or 2 * vp: mixed */
+};
+
+static bool narrow(const struct box *b)
 {
-	return time_x(r->d, r->end[i]) - time_x(r->d, r->start[i]) < NARROW;
+	return b->to - b->from < NARROW;
 }
 
-static void put_box(const struct row *r, double from, double to)
-{
-	double gap = to - from > 4 ? 0.5 : 0;
-
-	fprintf(r->d->f, "M%.2f %.2fH%.2fV%.2fH%.2fZ", from + gap, r->y + 1,
-		to - gap, r->y + r->d->row - 1, from + gap);
-}
-
-/* All boxes of one colour in one path. */
-static void put_boxes(const struct row *r, bool backward, int chunk)
+/*
+ * The boxes of a row; returns their number.  Narrow slots of one colour
+ * become one box if they touch, and what is then still narrow mixes.
+ */
+static int row_boxes(const struct row *r, struct box *box)
 {
 	const struct draw *d = r->d;
-	bool any = false;
+	int n = 0, kept = 0, mixed = 2 * d->show->sum->grid.vp;
 
 	for (int i = 0; i < r->sched->count; i++) {
 		const struct sched_slot *x = &r->sched->slot[i];
+		struct box b = {time_x(d, r->start[i]), time_x(d, r->end[i]),
+				2 * x->chunk + x->backward};
 
-		if (x->backward != backward || x->chunk != chunk ||
-		    narrow(r, i))
+		if (b.to <= b.from)
 			continue;
-		if (!any)
-			fprintf(d->f, "<path fill=\"%s\" d=\"",
-				slot_color(d, backward, chunk).s);
-		any = true;
-		put_box(r, time_x(d, r->start[i]), time_x(d, r->end[i]));
+		if (n && box[n - 1].paint == b.paint && narrow(&b) &&
+		    b.from - box[n - 1].to < 0.1)
+			box[n - 1].to = b.to;
+		else
+			box[n++] = b;
 	}
-	if (any)
-		fputs("\"/>\n", d->f);
+	for (int i = 0; i < n; i++) {
+		struct box *last = &box[kept - 1], b = box[i];
+
+		if (narrow(&b))
+			b.paint = mixed;
+		if (kept && last->paint == mixed && b.paint == mixed &&
+		    b.from - last->to < 0.5)
+			last->to = b.to;
+		else
+			box[kept++] = b;
+	}
+	return kept;
 }
 
-/* Runs of slots too narrow to be told apart; whether there were any. */
-static bool put_mixed(const struct row *r)
+static void put_box(const struct row *r, const struct box *b)
+{
+	double gap = b->to - b->from > 4 ? 0.5 : 0;
+
+	fprintf(r->d->f, "M%.2f %.2fH%.2fV%.2fH%.2fZ", b->from + gap, r->y + 1,
+		b->to - gap, r->y + r->d->row - 1, b->from + gap);
+}
+
+/* The boxes, one path for each colour; whether any of them is mixed. */
+static bool put_boxes(const struct row *r)
 {
 	const struct draw *d = r->d;
+	struct box *box =
+		arena_alloc(d->show->a, (size_t)r->sched->count, sizeof(*box));
+	int n = row_boxes(r, box), mixed = 2 * d->show->sum->grid.vp;
 	bool any = false;
 
-	for (int i = 0, k; i < r->sched->count; i = k) {
-		k = i + 1;
-		if (!narrow(r, i))
-			continue;
-		while (k < r->sched->count && narrow(r, k) &&
-		       time_x(d, r->start[k]) - time_x(d, r->end[k - 1]) < 0.5)
-			k++;
-		if (r->end[k - 1] <= r->start[i])
-			continue;
-		if (!any)
-			fprintf(d->f, "<path fill=\"%s\" d=\"", MIXED);
-		any = true;
-		put_box(r, time_x(d, r->start[i]), time_x(d, r->end[k - 1]));
+	for (int paint = 0; paint <= mixed; paint++) {
+		any = false;
+		for (int i = 0; i < n; i++) {
+			if (box[i].paint != paint)
+				continue;
+			if (!any)
+				fprintf(d->f, "<path fill=\"%s\" d=\"",
+					paint == mixed
+						? MIXED
+						: slot_color(d, paint % 2,
+							     paint / 2)
+							  .s);
+			any = true;
+			put_box(r, &box[i]);
+		}
+		if (any)
+			fputs("\"/>\n", d->f);
 	}
-	if (any)
-		fputs("\"/>\n", d->f);
 	return any;
 }
 
@@ -155,10 +180,7 @@ static bool put_row(const struct row *r)
 
 	draw_rect(d, PLOT_LEFT, r->y + 1, PLOT_RIGHT - PLOT_LEFT, d->row - 2,
 		  "url(#idle)");
-	for (int chunk = 0; chunk < d->show->sum->grid.vp; chunk++)
-		for (int backward = 0; backward < 2; backward++)
-			put_boxes(r, backward, chunk);
-	mixed = put_mixed(r);
+	mixed = put_boxes(r);
 	put_numbers(r);
 	if (size > 0)
 		draw_text(d, PAGE_WIDTH - PAGE_EDGE,
@@ -200,7 +222,7 @@ static void put_legends(const struct draw *d, double y, bool mixed)
 	double x = PLOT_RIGHT;
 
 	if (mixed)
-		x = put_legend(d, x, y, MIXED, "both, too narrow to tell");
+		x = put_legend(d, x, y, MIXED, "mixed, too narrow to draw");
 	x = put_legend(d, x, y, "url(#idle)", "idle");
 	for (int backward = 1; backward >= 0; backward--) {
 		const char *name = backward ? "backward" : "forward";

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/train/boot.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/log.h"
@@ -14,8 +16,12 @@
 
 #define SRUN "srun --mpi=pmix train-worker ..."
 
-/* Longer than the rank that speaks for all needs to end the job. */
-#define COMMON_WAIT 3
+/*
+ * Seconds a rank leaves to rank 0 to end the job: when that surely has the
+ * same to say, and when it may.
+ */
+#define COMMON_WAIT 3.0
+#define FIRST_WAIT  0.3
 
 static int env_int(const char *name)
 {
@@ -206,16 +212,24 @@ int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 	return 0;
 }
 
+static void sleep_for(double seconds)
+{
+	struct timespec t = {(time_t)seconds,
+			     (long)((seconds - floor(seconds)) * 1e9)};
+
+	nanosleep(&t, NULL);
+}
+
 void boot_abort(struct boot *b, enum code code, const char *text)
 {
 	static atomic_flag ending = ATOMIC_FLAG_INIT;
 
 	/* one thread ends the process; any other waits for that */
 	while (atomic_flag_test_and_set(&ending))
-		sleep(1);
-	if (b->common && b->rank)
-		sleep(COMMON_WAIT);
-	else
+		sleep_for(1);
+	if (b->launched && b->rank)
+		sleep_for(b->common ? COMMON_WAIT : FIRST_WAIT);
+	if (!b->common || !b->rank)
 		log_error("%s", text);
 	if (b->launched)
 		pmix_abort(code, text);

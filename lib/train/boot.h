@@ -58,9 +58,10 @@ int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 		  struct err *e);
 
 /*
- * Log TEXT (where b->common: on rank 0 alone) and end every rank of the job
- * with this exit code; does not return.  Safe from any thread, at any time,
- * also with communication in flight.
+ * Log TEXT and end every rank of the job with this exit code; does not
+ * return.  Where all ranks fail alike one line is enough: rank 0 speaks
+ * first, the others shortly after, and not at all where b->common (which the
+ * caller may set too).  Safe from any thread, with communication in flight.
  */
 void boot_abort(struct boot *b, enum code code, const char *text)
 	__attribute__((noreturn));

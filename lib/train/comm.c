@@ -11,7 +11,7 @@
 #include "lib/train/within.h"
 
 /* How long to poll without a pause: a peer is at most this late, usually. */
-#define SPINS	 200
+#define SPINS	 20
 #define IDLE_NAP 0.05 /* seconds; from then on sleep between polls */
 #define NAP_NS	 100000
 

@@ -19,7 +19,7 @@
 
 /* Messages stay below what an int counts; blocks of reductions, in cache. */
 #define MESSAGE_BYTES ((int64_t)1 << 30)
-#define BLOCK_BYTES   ((int64_t)1 << 20)
+#define BLOCK_BYTES   ((int64_t)1 << 22)
 #define SMALL_BYTES   4096
 
 /* Tags below 2^15, all that MPI promises: number and kind of a collective. */
