@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the unit tests of lib/plan share. */
+/* Small configs and a grid of layouts, for tests of plans. */
 #ifndef TEST_PLAN_TEST_H
 #define TEST_PLAN_TEST_H
 
@@ -8,60 +8,97 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-/* after those: */
+
 #include <cmocka.h>
 
-#include "lib/plan/config.h"
+#include "lib/plan/plan.h"
 
-/* The arena of the running test. */
-static struct arena arena;
+#define LLAMA "test/data/stage/llama.cfg"
+#define GPT2  "test/data/stage/gpt2.cfg"
 
-static int arena_setup(void **state)
+/*
+ * FILE with SETS ("place.x=1 run.y=2"), finished for WORLD.  Returns whether
+ * it is valid.
+ */
+static inline bool plan_config(struct config *c, const char *file,
+			       const char *sets, int world, struct arena *a)
 {
+	char *text = arena_strdup(a, sets), *at = text, *one;
+	struct report r = {.arena = a};
+	const char *list[16];
 	struct err e;
+	int n = 0;
 
-	(void)state;
-	return arena_open(&arena, &e);
+	while ((one = strsep(&at, " ")))
+		if (*one)
+			list[n++] = one;
+	if (config_read(file, list, n, a, c, &r, &e))
+		fail_msg("%s", e.text);
+	config_finish(c, world, &r);
+	return report_count(&r, ERROR) == 0;
 }
 
-static int arena_teardown(void **state)
+/* One layout of the grid. */
+struct plan_case {
+	const char *file, *sets;
+	int world;
+};
+
+/* How a pipeline is cut, beside the even ways. */
+static const char *const plan_cuts[] = {
+	"",
+	"place.virtual_pipeline_model_parallel_size=2",
+	"place.num_layers_in_first_pipeline_stage=1",
+	"place.num_layers_in_first_pipeline_stage=1 "
+	"place.num_layers_in_last_pipeline_stage=3",
+	"place.account_for_embedding_in_pipeline_split=true "
+	"place.account_for_loss_in_pipeline_split=true",
+	"place.pipeline_model_parallel_layout=\"E|ttt|tttt|tL\"",
+	"place.pipeline_model_parallel_layout=\"Et|(tt|)*3t|||L\"",
+};
+
+/*
+ * Call VISIT for every valid layout of both models with tp, pp, dp up to 8
+ * and at most MOST ranks, sequence parallelism and ZeRO-1 on and off; returns
+ * how many there were.
+ */
+static inline int plan_grid(int most, void (*visit)(const struct plan_case *,
+						    const struct config *,
+						    struct arena *))
 {
-	(void)state;
-	arena_close(&arena);
-	return 0;
-}
+	int cuts = sizeof(plan_cuts) / sizeof(*plan_cuts), cases = 0;
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, arena_setup, arena_teardown)
+	for (int k = 0; k < 2 * 4 * 8 * 3 * 4 * cuts; k++) {
+		int cut = k % cuts, flags = k / cuts % 4;
+		int dp = k / cuts / 4 % 3 + 1, pp = k / cuts / 12 % 8 + 1;
+		int tp = 1 << k / cuts / 96 % 4;
+		struct plan_case x = {
+			.file = k / cuts / 384 ? GPT2 : LLAMA,
+			.world = tp * pp * dp,
+		};
+		struct config c;
+		struct arena a;
+		struct err e;
 
-/* A file of TEXT, to be unlinked. */
-static inline const char *file_of(const char *text)
-{
-	char *name = arena_strdup(&arena, "/tmp/tri-XXXXXX");
-	int fd = mkstemp(name);
-	size_t len = strlen(text);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, len), (ssize_t)len);
-	close(fd);
-	return name;
-}
-
-/* TEXT read as a config with at most one --set; findings go to R. */
-static inline struct config *config_of(const char *text, const char *set,
-				       struct report *r)
-{
-	struct config *c = arena_alloc(&arena, 1, sizeof(*c));
-	const char *file = file_of(text);
-	struct err e;
-	int bad;
-
-	*r = (struct report){.arena = &arena};
-	bad = config_read(file, &set, set != NULL, &arena, c, r, &e);
-	unlink(file);
-	return bad ? NULL : c;
+		if (x.world > most)
+			continue;
+		assert_int_equal(arena_open(&a, &e), 0);
+		x.sets = arena_printf(&a,
+				      "place.tensor_model_parallel_size=%d "
+				      "place.pipeline_model_parallel_size=%d "
+				      "place.sequence_parallel=%s "
+				      "place.use_distributed_optimizer=%s %s",
+				      tp, pp, flags & 1 ? "true" : "false",
+				      flags & 2 ? "true" : "false",
+				      plan_cuts[cut]);
+		if (plan_config(&c, x.file, x.sets, x.world, &a)) {
+			visit(&x, &c, &a);
+			cases++;
+		}
+		arena_close(&a);
+	}
+	return cases;
 }
 
 #endif

@@ -73,7 +73,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir "$T/small" && mount -t tmpfs -o size=3m none "$
 else
 	skip "disk full in a save" "cannot mount a tmpfs here"
 fi
-fails "a folder that cannot be made" 9 "cannot make '/dev/null/x'" "$T/a" llama 1 'run.dir="/dev/null/x"'
+fails "a folder that cannot be made" 4 "/dev/null/x: Not a directory" "$T/a" llama 1 'run.dir="/dev/null/x"'
 
 ### launch, peers, numbers, signals
 run env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 \

@@ -25,6 +25,7 @@ static struct boot boot;
 static struct comm *comm;
 static struct comm_group *world;
 static struct err err;
+static int failed;
 static const int ours[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 
 static void must(int rc)
@@ -346,6 +347,23 @@ static void alone_there_are_no_messages(void **state)
 	assert_non_null(strstr(err.text, "lonely: send in a group of one"));
 }
 
+static void unit_tests(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reductions_have_the_bits_of_rank_order),
+		cmocka_unit_test(scratch_of_one_element_a_rank_suffices),
+		cmocka_unit_test(a_nan_wins_in_max),
+		cmocka_unit_test(all_gather_in_and_out_of_place),
+		cmocka_unit_test(messages_find_their_tags),
+		cmocka_unit_test(a_wait_moves_everything),
+		cmocka_unit_test(helpers_sum_and_meet),
+		cmocka_unit_test(signals_stay_ours),
+		cmocka_unit_test(alone_there_are_no_messages),
+	};
+
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+}
+
 /* --- failures: the last rank misbehaves, the others must notice ---------- */
 
 static void end(int rc)
@@ -456,7 +474,8 @@ static void large_message(void)
 static void large_collectives(void)
 {
 	int64_t n = 150000000;
-	double *own = marks(boot.rank, n), room[4096];
+	static double room[1 << 19];
+	double *own = marks(boot.rank, n);
 	double *all = malloc((size_t)(2 * n) * sizeof(*all));
 	struct comm_req req = {.op = COMM_ALL_GATHER,
 			       .group = world,
@@ -565,35 +584,23 @@ static void open_all(double timeout)
 static const struct {
 	const char *name;
 	void (*act)(void);
+	double timeout;
 } modes[] = {
-	{"absent", fail_absent}, {"stopped", fail_stopped},
-	{"killed", fail_killed}, {"kind", fail_kind},
-	{"length", fail_length}, {"bench", bench},
-	{"large", large},
+	{"", unit_tests, 30},		{"absent", fail_absent, 1.5},
+	{"stopped", fail_stopped, 1.5}, {"killed", fail_killed, 1.5},
+	{"kind", fail_kind, 1.5},	{"length", fail_length, 1.5},
+	{"bench", bench, 30},		{"large", large, 120},
 };
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reductions_have_the_bits_of_rank_order),
-		cmocka_unit_test(scratch_of_one_element_a_rank_suffices),
-		cmocka_unit_test(a_nan_wins_in_max),
-		cmocka_unit_test(all_gather_in_and_out_of_place),
-		cmocka_unit_test(messages_find_their_tags),
-		cmocka_unit_test(a_wait_moves_everything),
-		cmocka_unit_test(helpers_sum_and_meet),
-		cmocka_unit_test(signals_stay_ours),
-		cmocka_unit_test(alone_there_are_no_messages),
-	};
 	const char *mode = argc > 1 ? argv[1] : "";
-	int failed = 0;
 
-	open_all(*mode && *mode != 'b' && strcmp(mode, "large") ? 1.5 : 30);
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (!strcmp(mode, modes[i].name))
+		if (!strcmp(mode, modes[i].name)) {
+			open_all(modes[i].timeout);
 			modes[i].act();
-	if (!*mode)
-		failed = cmocka_run_group_tests(tests, NULL, NULL);
+		}
 	comm_group_close(world);
 	comm_close(comm);
 	boot_close(&boot);

@@ -74,19 +74,27 @@ static void drop_factors(double *f, int64_t b, int64_t i, int64_t h)
 	}
 }
 
-/* Query I of head H of sample B, as the formula reads; P keeps weights. */
+/* p = e^(scale q k) for query I of head H of sample B; return the sum. */
+static double naive_weights(double *p, int64_t b, int64_t i, int64_t h)
+{
+	const double *q = c.qkv + at_q(b * c.d.T + i, h);
+	double z = 0;
+
+	for (int64_t j = 0; j <= i; j++) {
+		p[j] = exp(c.d.scale *
+			   dot(q, c.qkv + at_k(b * c.d.T + j, h), c.d.D));
+		z += p[j];
+	}
+	return z;
+}
+
+/* o and lse as the formula reads; p becomes the softmax. */
 static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
 {
 	int64_t D = c.d.D, n = b * c.d.T + i;
-	const double *q = c.qkv + at_q(n, h);
-	double z = 0, *o = c.o + (n * c.d.H + h) * D;
+	double z = naive_weights(p, b, i, h), *o = c.o + (n * c.d.H + h) * D;
 
 	drop_factors(f, b, i, h);
-	for (int64_t j = 0; j <= i; j++) {
-		p[j] = exp(c.d.scale *
-			   dot(q, c.qkv + at_k(b * c.d.T + j, h), D));
-		z += p[j];
-	}
 	c.lse[(b * c.d.H + h) * c.d.T + i] = log(z);
 	for (int64_t j = 0; j <= i; j++) {
 		p[j] /= z;

@@ -144,9 +144,8 @@ static void bias_in_double(void **state)
 	assert_true(db == 1 + 0x1p-15f);
 }
 
-/* Shapes from the smallest that BLAS shares out to past its blocking. */
-static const int64_t wide[][3] = {
-	{3, 40, 50}, {67, 91, 83}, {300, 211, 129}, {1031, 517, 263}};
+/* Large enough to be shared among threads, with ragged edges. */
+static const int64_t wide[][3] = {{67, 131, 83}, {301, 211, 129}};
 
 static struct {
 	const int64_t *shape;
@@ -186,7 +185,7 @@ static void threads(void **state)
 	(void)state;
 	EACH_TABLE(k)
 	{
-		for (int s = 0; s < 4; s++) {
+		for (int s = 0; s < 2; s++) {
 			check_big(k, wide[s]);
 			keep_none(NULL);
 		}

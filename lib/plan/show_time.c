@@ -40,53 +40,59 @@ static struct color slot_color(const struct draw *d, bool backward, int chunk)
 }
 
 /* What is drawn as one: a slot, or several that are too narrow alone. */
-struct box {
+struct span {
 	double from, to;
 	int paint; /* 2 * chunk + backward, or 2 * vp: mixed */
 };
 
-static bool narrow(const struct box *b)
+static bool narrow(const struct span *b)
 {
 	return b->to - b->from < NARROW;
 }
 
-/*
- * The boxes of a row; returns their number.  Narrow slots of one colour
- * become one box if they touch, and what is then still narrow mixes.
- */
-static int row_boxes(const struct row *r, struct box *box)
+/* The slots of a row that take time; narrow ones of one colour that touch
+ * are one span.  Returns the number of spans. */
+static int merge_same(const struct row *r, struct span *span)
 {
-	const struct draw *d = r->d;
-	int n = 0, kept = 0, mixed = 2 * d->show->sum->grid.vp;
+	int n = 0;
 
 	for (int i = 0; i < r->sched->count; i++) {
 		const struct sched_slot *x = &r->sched->slot[i];
-		struct box b = {time_x(d, r->start[i]), time_x(d, r->end[i]),
-				2 * x->chunk + x->backward};
+		struct span b = {time_x(r->d, r->start[i]),
+				 time_x(r->d, r->end[i]),
+				 2 * x->chunk + x->backward};
 
 		if (b.to <= b.from)
 			continue;
-		if (n && box[n - 1].paint == b.paint && narrow(&b) &&
-		    b.from - box[n - 1].to < 0.1)
-			box[n - 1].to = b.to;
+		if (n && span[n - 1].paint == b.paint && narrow(&b) &&
+		    b.from - span[n - 1].to < 0.1)
+			span[n - 1].to = b.to;
 		else
-			box[n++] = b;
+			span[n++] = b;
 	}
+	return n;
+}
+
+/* What is still narrow becomes MIXED with its neighbours. */
+static int merge_mixed(struct span *span, int n, int mixed)
+{
+	int kept = 0;
+
 	for (int i = 0; i < n; i++) {
-		struct box *last = &box[kept - 1], b = box[i];
+		struct span b = span[i];
 
 		if (narrow(&b))
 			b.paint = mixed;
-		if (kept && last->paint == mixed && b.paint == mixed &&
-		    b.from - last->to < 0.5)
-			last->to = b.to;
+		if (kept && b.paint == mixed && span[kept - 1].paint == mixed &&
+		    b.from - span[kept - 1].to < 0.5)
+			span[kept - 1].to = b.to;
 		else
-			box[kept++] = b;
+			span[kept++] = b;
 	}
 	return kept;
 }
 
-static void put_box(const struct row *r, const struct box *b)
+static void put_span(const struct row *r, const struct span *b)
 {
 	double gap = b->to - b->from > 4 ? 0.5 : 0;
 
@@ -94,43 +100,47 @@ static void put_box(const struct row *r, const struct box *b)
 		b->to - gap, r->y + r->d->row - 1, b->from + gap);
 }
 
-/* The boxes, one path for each colour; whether any of them is mixed. */
-static bool put_boxes(const struct row *r)
+/* All spans with this PAINT in one path; whether there were any. */
+static bool put_paint(const struct row *r, const struct span *span, int n,
+		      int paint, const char *fill)
 {
-	const struct draw *d = r->d;
-	struct box *box =
-		arena_alloc(d->show->a, (size_t)r->sched->count, sizeof(*box));
-	int n = row_boxes(r, box), mixed = 2 * d->show->sum->grid.vp;
 	bool any = false;
 
-	for (int paint = 0; paint <= mixed; paint++) {
-		any = false;
-		for (int i = 0; i < n; i++) {
-			if (box[i].paint != paint)
-				continue;
-			if (!any)
-				fprintf(d->f, "<path fill=\"%s\" d=\"",
-					paint == mixed
-						? MIXED
-						: slot_color(d, paint % 2,
-							     paint / 2)
-							  .s);
-			any = true;
-			put_box(r, &box[i]);
-		}
-		if (any)
-			fputs("\"/>\n", d->f);
+	for (int i = 0; i < n; i++) {
+		if (span[i].paint != paint)
+			continue;
+		if (!any)
+			fprintf(r->d->f, "<path fill=\"%s\" d=\"", fill);
+		any = true;
+		put_span(r, &span[i]);
 	}
+	if (any)
+		fputs("\"/>\n", r->d->f);
 	return any;
+}
+
+/* Whether anything was too narrow to be told apart. */
+static bool put_spans(const struct row *r)
+{
+	const struct draw *d = r->d;
+	struct span *span = arena_alloc(d->show->a, (size_t)r->sched->count + 1,
+					sizeof(*span));
+	int mixed = 2 * d->show->sum->grid.vp;
+	int n = merge_mixed(span, merge_same(r, span), mixed);
+
+	for (int i = 0; i < mixed; i++)
+		put_paint(r, span, n, i, slot_color(d, i % 2, i / 2).s);
+	return put_paint(r, span, n, mixed, MIXED);
 }
 
 /* How large the step's longest number could be in box I. */
 static double fitting(const struct row *r, int i)
 {
 	double w = time_x(r->d, r->end[i]) - time_x(r->d, r->start[i]);
-	const char *longest = arena_printf(r->d->show->a, "%d",
-					   r->d->show->sum->microbatches - 1);
+	char longest[16];
 
+	snprintf(longest, sizeof(longest), "%d",
+		 r->d->show->sum->microbatches - 1);
 	return (w - 2) / draw_width(longest, 1);
 }
 
@@ -180,7 +190,7 @@ static bool put_row(const struct row *r)
 
 	draw_rect(d, PLOT_LEFT, r->y + 1, PLOT_RIGHT - PLOT_LEFT, d->row - 2,
 		  "url(#idle)");
-	mixed = put_boxes(r);
+	mixed = put_spans(r);
 	put_numbers(r);
 	if (size > 0)
 		draw_text(d, PAGE_WIDTH - PAGE_EDGE,

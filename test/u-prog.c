@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The programs of all ranks together: messages and collectives fit. */
+#include "test/plan-test.h"
+
+#include "lib/train/exec.h"
+
+/* One collective of one group, as its first member has it. */
+struct collective {
+	int comm, joined;
+	int64_t n;
+	bool f64;
+};
+
+/* The group that a rank belongs to, and where it is in its sequence. */
+struct member {
+	int ranks[64], size, me, next;
+};
+
+/* Collectives by kind of group and first rank. */
+struct sequence {
+	struct collective *list;
+	int count;
+	size_t cap;
+};
+
+/* A message: what its sender and its receiver said of it. */
+struct message {
+	int from, to, tag;
+	int64_t sent, received; /* elements, -1: not posted */
+};
+
+struct world {
+	int size;
+	struct plan *plan;
+	struct member (*in)[PROG_GROUPS];
+	struct sequence *seq[PROG_GROUPS]; /* [first rank] */
+	struct message *message;
+	int messages;
+	size_t cap;
+	int *at; /* each rank's next op */
+	struct arena *a;
+};
+
+static struct message *find_message(struct world *w, int from, int to, int tag)
+{
+	for (int i = 0; i < w->messages; i++) {
+		struct message *m = &w->message[i];
+
+		if (m->from == from && m->to == to && m->tag == tag)
+			return m;
+	}
+	w->message = arena_grow(w->a, w->message, (size_t)w->messages, &w->cap,
+				sizeof(*w->message));
+	w->message[w->messages] = (struct message){from, to, tag, -1, -1};
+	return &w->message[w->messages++];
+}
+
+static struct message *message_of(struct world *w, int rank,
+				  const struct op *op)
+{
+	int peer = w->in[rank][op->group].ranks[op->peer];
+
+	assert_in_range(op->peer, 0, w->in[rank][op->group].size - 1);
+	if (op->comm == PROG_SEND)
+		return find_message(w, rank, peer, op->tag);
+	return find_message(w, peer, rank, op->tag);
+}
+
+static struct sequence *sequence_of(struct world *w, int rank, int group)
+{
+	return &w->seq[group][w->in[rank][group].ranks[0]];
+}
+
+/* Start OP; what its wait looks for goes to *TICKET. */
+static void start(struct world *w, int rank, const struct op *op, int *ticket)
+{
+	struct member *m = &w->in[rank][op->group];
+	struct sequence *s;
+	struct message *x;
+
+	assert_true(m->size > 1);
+	if (op->comm == PROG_SEND || op->comm == PROG_RECV) {
+		int64_t *n;
+
+		x = message_of(w, rank, op);
+		n = op->comm == PROG_SEND ? &x->sent : &x->received;
+		assert_int_equal(*n, -1);
+		*n = op->n[0];
+		return;
+	}
+	s = sequence_of(w, rank, op->group);
+	*ticket = m->next++;
+	if (*ticket == s->count) {
+		s->list = arena_grow(w->a, s->list, (size_t)s->count, &s->cap,
+				     sizeof(*s->list));
+		s->list[s->count++] = (struct collective){
+			.comm = op->comm, .n = op->n[0], .f64 = op->host_f64};
+	}
+	assert_int_equal(s->list[*ticket].comm, op->comm);
+	assert_int_equal(s->list[*ticket].n, op->n[0]);
+	assert_int_equal(s->list[*ticket].f64, op->host_f64);
+	s->list[*ticket].joined++;
+}
+
+/* A message is done once both ends are there: sends are not buffered. */
+static bool done(struct world *w, int rank, const struct op *op, int ticket)
+{
+	struct message *m;
+
+	if (op->comm != PROG_SEND && op->comm != PROG_RECV)
+		return sequence_of(w, rank, op->group)->list[ticket].joined ==
+		       w->in[rank][op->group].size;
+	m = message_of(w, rank, op);
+	if (m->sent < 0 || m->received < 0)
+		return false;
+	assert_int_equal(m->sent, m->received);
+	return true;
+}
+
+/* Run RANK until it must wait; whether it got anywhere. */
+static bool advance(struct world *w, int rank, const struct prog_list *l,
+		    int *ticket)
+{
+	int from = w->at[rank];
+
+	for (; w->at[rank] < l->count; w->at[rank]++) {
+		const struct op *op = &l->op[w->at[rank]];
+
+		if (op->code == OP_COMM)
+			start(w, rank, op, &ticket[w->at[rank]]);
+		if (op->code == OP_WAIT &&
+		    !done(w, rank, &l->op[op->wait], ticket[op->wait]))
+			break;
+	}
+	return w->at[rank] > from;
+}
+
+/* All ranks run their list to its end, and no message is left over. */
+static void run_lists(struct world *w, const char *what, bool train)
+{
+	int **ticket = arena_alloc(w->a, (size_t)w->size, sizeof(*ticket));
+	bool moved = true;
+
+	w->messages = 0;
+	for (int r = 0; r < w->size; r++) {
+		const struct prog *p = &w->plan[r].prog;
+		int n = (train ? &p->train : &p->eval)->count;
+
+		w->at[r] = 0;
+		ticket[r] = arena_alloc(w->a, (size_t)n, sizeof(**ticket));
+	}
+	while (moved) {
+		moved = false;
+		for (int r = 0; r < w->size; r++) {
+			const struct prog *p = &w->plan[r].prog;
+
+			moved |= advance(w, r, train ? &p->train : &p->eval,
+					 ticket[r]);
+		}
+	}
+	for (int r = 0; r < w->size; r++) {
+		const struct prog *p = &w->plan[r].prog;
+		const struct prog_list *l = train ? &p->train : &p->eval;
+
+		if (w->at[r] < l->count)
+			fail_msg("%s: rank %d stops at op %d", what, r,
+				 w->at[r]);
+	}
+	for (int i = 0; i < w->messages; i++)
+		assert_int_equal(w->message[i].sent, w->message[i].received);
+}
+
+/* Each start has one wait, later; only so many are on their way at a time. */
+static void check_waits(const struct prog_list *l, struct arena *a)
+{
+	char *open = arena_alloc(a, (size_t)l->count, 1);
+	int flying = 0;
+
+	for (int i = 0; i < l->count; i++) {
+		const struct op *op = &l->op[i];
+
+		if (op->code == OP_COMM) {
+			open[i] = 1;
+			assert_in_range(++flying, 1, EXEC_IN_FLIGHT);
+		} else if (op->code == OP_WAIT) {
+			assert_in_range(op->wait, 0, i - 1);
+			assert_int_equal(open[op->wait], 1);
+			open[op->wait] = 2;
+			flying--;
+		}
+	}
+	assert_int_equal(flying, 0);
+}
+
+static void check_layout(const struct plan_case *x, const struct config *c,
+			 struct arena *a)
+{
+	size_t n = (size_t)x->world;
+	struct world w = {.size = x->world, .a = a};
+	struct err e;
+
+	w.plan = arena_alloc(a, n, sizeof(*w.plan));
+	w.in = arena_alloc(a, n, sizeof(*w.in));
+	w.at = arena_alloc(a, n, sizeof(*w.at));
+	for (int k = 0; k < PROG_GROUPS; k++)
+		w.seq[k] = arena_alloc(a, n, sizeof(*w.seq[k]));
+	for (int r = 0; r < x->world; r++) {
+		if (plan_build(&w.plan[r], c, x->world, r, a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		check_waits(&w.plan[r].prog.train, a);
+		check_waits(&w.plan[r].prog.eval, a);
+		for (int k = 0; k < PROG_GROUPS; k++) {
+			struct member *m = &w.in[r][k];
+
+			m->size = plan_group(&w.plan[r], k, m->ranks, &m->me);
+			if (m->size)
+				assert_int_equal(m->ranks[m->me], r);
+		}
+	}
+	run_lists(&w, x->sets, true);
+	run_lists(&w, x->sets, false);
+}
+
+static void test_no_deadlock_and_all_agree(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(8, check_layout) > 300);
+}
+
+/* Schedules whose order differs most from 1F1B. */
+static void test_interleaved_orders(void **state)
+{
+	int cases = 0;
+
+	(void)state;
+	for (int k = 0; k < 3 * 3 * 4 * 3; k++) {
+		int pp = 2 + k % 3, vp = 2 + k / 3 % 3, group = pp + k / 9 % 4;
+		int m = group * (1 + k / 36) + (k % 2 ? pp : 0);
+		struct plan_case x = {.file = GPT2, .world = pp};
+		struct config c;
+		struct arena a;
+		struct err e;
+
+		assert_int_equal(arena_open(&a, &e), 0);
+		x.sets = arena_printf(
+			&a,
+			"shape.num_layers=%d "
+			"place.pipeline_model_parallel_size=%d "
+			"place.virtual_pipeline_model_parallel_size=%d "
+			"place.microbatch_group_size_per_vp_stage=%d "
+			"run.global_batch_size=%d",
+			pp * vp, pp, vp, group, m);
+		if (plan_config(&c, x.file, x.sets, x.world, &a)) {
+			check_layout(&x, &c, &a);
+			cases++;
+		}
+		arena_close(&a);
+	}
+	assert_true(cases > 80);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_deadlock_and_all_agree),
+		cmocka_unit_test(test_interleaved_orders),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
