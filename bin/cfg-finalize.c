@@ -16,6 +16,8 @@
 #include "lib/plan/inputs.h"
 #include "lib/plan/verdict.h"
 
+enum { JOBS_MAX = 64 };
+
 struct options {
 	int64_t world, jobs;
 	bool json, force, list_checks, list_settings;
@@ -226,7 +228,7 @@ static enum code print_all(struct batch *b, size_t *valid)
 
 static enum code run_batch(const struct options *opt, const struct inputs *in)
 {
-	pthread_t thread[64];
+	pthread_t thread[JOBS_MAX];
 	int threads = 0, wanted = (int)opt->jobs;
 	struct batch b = {.opt = opt, .in = in};
 	enum code code;
@@ -359,28 +361,28 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 	return code;
 }
 
-int main(int argc, char **argv)
+static int parse(struct options *o, int argc, char **argv, int *first,
+		 enum cli_found *found, struct err *e)
 {
-	struct options o = {.jobs = sysconf(_SC_NPROCESSORS_ONLN)};
 	const struct cli_opt opts[] = {
-		{"world", 0, CLI_INT, &o.world, "N",
+		{"world", 0, CLI_INT, &o->world, "N",
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
-		{"json", 0, CLI_FLAG, &o.json, NULL,
+		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
-		{"jobs", 'j', CLI_INT, &o.jobs, "N",
-		 "inputs at a time (the number of cpus)", 1, 64},
-		{"output", 'o', CLI_STRING, &o.output, "FILE",
+		{"jobs", 'j', CLI_INT, &o->jobs, "N",
+		 "inputs at a time (the number of cpus)", 1, JOBS_MAX},
+		{"output", 'o', CLI_STRING, &o->output, "FILE",
 		 "write the finalised file; - is standard output", 0, 0},
-		{"output-dir", 0, CLI_STRING, &o.output_dir, "DIR",
+		{"output-dir", 0, CLI_STRING, &o->output_dir, "DIR",
 		 "write all finalised files below DIR", 0, 0},
-		{"force", 0, CLI_FLAG, &o.force, NULL,
+		{"force", 0, CLI_FLAG, &o->force, NULL,
 		 "replace files that exist", 0, 0},
-		{"set", 0, CLI_LIST, &o.sets, "PATH=VALUE",
+		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
 		 "as if the file said so: place.x=2", 0, 0},
-		{"list-checks", 0, CLI_FLAG, &o.list_checks, NULL,
+		{"list-checks", 0, CLI_FLAG, &o->list_checks, NULL,
 		 "print every check and exit", 0, 0},
-		{"list-settings", 0, CLI_FLAG, &o.list_settings, NULL,
+		{"list-settings", 0, CLI_FLAG, &o->list_settings, NULL,
 		 "print every setting and exit", 0, 0},
 		{0},
 	};
@@ -391,6 +393,31 @@ int main(int argc, char **argv)
 		"(standard input) or @LIST\n(a file that names one input a "
 		"line).",
 		opts};
+
+	return cli_parse(&cli, argc, argv, first, found, e);
+}
+
+static enum code run(const struct options *o, int argc, char **argv,
+		     struct arena *a)
+{
+	if (o->list_checks)
+		print_checks();
+	if (o->list_settings)
+		print_settings(a);
+	if (o->list_checks || o->list_settings)
+		return CODE_DONE;
+	if (argc)
+		return validate(o, argc, argv, a);
+	log_error("no INPUT; see --help");
+	return CODE_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct options o = {.jobs = cpus < 1	      ? 1
+				    : cpus > JOBS_MAX ? JOBS_MAX
+						      : cpus};
 	struct arena a = {0};
 	enum cli_found found;
 	enum code code;
@@ -398,27 +425,13 @@ int main(int argc, char **argv)
 	int first;
 
 	log_open("cfg-finalize", -1, LOG_INFO);
-	if (o.jobs < 1 || o.jobs > 64)
-		o.jobs = o.jobs < 1 ? 1 : 64;
-	if (cli_parse(&cli, argc, argv, &first, &found, &e) ||
-	    arena_open(&a, &e)) {
+	if (parse(&o, argc, argv, &first, &found, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
 	if (found == CLI_ENDED)
 		return CODE_DONE;
-	if (o.list_checks || o.list_settings) {
-		if (o.list_checks)
-			print_checks();
-		if (o.list_settings)
-			print_settings(&a);
-		code = CODE_DONE;
-	} else if (first == argc) {
-		log_error("no INPUT; see --help");
-		code = CODE_USAGE;
-	} else {
-		code = validate(&o, argc - first, argv + first, &a);
-	}
+	code = run(&o, argc - first, argv + first, &a);
 	if (fflush(stdout)) {
 		log_error("cannot write standard output: %s", strerror(errno));
 		code = CODE_STORAGE;

@@ -23,7 +23,7 @@ int h5_open(struct h5 **out, const char *path, struct err *e);
 /* Finish a written file: after this it is complete, though not synced. */
 int h5_finish(struct h5 *f, struct err *e);
 
-/* Let go of it; an unfinished file stays unreadable.  Accepts NULL. */
+/* Let go of it, finished or not.  Accepts NULL. */
 void h5_close(struct h5 *f);
 
 /* What a dataset looks like, and the first byte of its payload. */

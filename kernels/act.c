@@ -86,25 +86,25 @@ static inline REAL act_slope(REAL *y, REAL x, enum kern_act act)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* One row of F; inlined with a constant ACT, which then costs nothing. */
-ALWAYS_INLINE void fwd_row(REAL *y, const REAL *x, const REAL *up, int64_t F,
+ALWAYS_INLINE void fwd_row(REAL *restrict y, const REAL *restrict x,
+			   const REAL *restrict up, int64_t F,
 			   enum kern_act act)
 {
 	if (up) {
-#pragma omp simd
 		for (int64_t i = 0; i < F; i++)
 			y[i] = act_value(x[i], act) * up[i];
 	} else {
-#pragma omp simd
 		for (int64_t i = 0; i < F; i++)
 			y[i] = act_value(x[i], act);
 	}
 }
 
-ALWAYS_INLINE void bwd_row(REAL *dx, REAL *dup, const REAL *dy, const REAL *x,
-			   const REAL *up, int64_t F, enum kern_act act)
+ALWAYS_INLINE void bwd_row(REAL *restrict dx, REAL *restrict dup,
+			   const REAL *restrict dy, const REAL *restrict x,
+			   const REAL *restrict up, int64_t F,
+			   enum kern_act act)
 {
 	if (up) {
-#pragma omp simd
 		for (int64_t i = 0; i < F; i++) {
 			REAL y, slope = act_slope(&y, x[i], act), g = dy[i];
 
@@ -112,7 +112,6 @@ ALWAYS_INLINE void bwd_row(REAL *dx, REAL *dup, const REAL *dy, const REAL *x,
 			dup[i] = g * y;
 		}
 	} else {
-#pragma omp simd
 		for (int64_t i = 0; i < F; i++) {
 			REAL y;
 

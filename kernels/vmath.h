@@ -111,14 +111,28 @@ static inline double lanes_sum(const double *acc)
 		lanes_sum(acc_) + rest_;                     \
 	})
 
+static inline REAL larger(REAL a, REAL b)
+{
+	return a > b ? a : b;
+}
+
+/* The largest of x (n), -infinity if there is none. */
 static inline REAL row_max(const REAL *x, int64_t n)
 {
-	REAL m = -(REAL)INFINITY;
+	enum { MANY = 4 * LANES }; /* or the compiler unrolls and is lost */
+	REAL m[MANY], most = -(REAL)INFINITY;
+	int64_t i = 0;
 
-#pragma omp simd reduction(max : m)
-	for (int64_t i = 0; i < n; i++)
-		m = x[i] > m ? x[i] : m;
-	return m;
+	for (int l = 0; l < MANY; l++)
+		m[l] = most;
+	for (; i + MANY <= n; i += MANY)
+		for (int l = 0; l < MANY; l++)
+			m[l] = larger(x[i + l], m[l]);
+	for (; i < n; i++)
+		most = larger(x[i], most);
+	for (int l = 0; l < MANY; l++)
+		most = larger(m[l], most);
+	return most;
 }
 
 #endif

@@ -2,7 +2,7 @@
 /* Config files as text: what is bound, from where, and what is refused. */
 #include <sys/stat.h>
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 #define WHOLE                                                           \
 	"shape: { num_layers = 4; hidden_size = 48; vocab_size = 256; " \
@@ -169,6 +169,13 @@ static const char *folder_of(const char *const *files)
 	return dir;
 }
 
+static void remove_folder(const char *dir)
+{
+	const char *command = arena_printf(&arena, "rm -r '%s'", dir);
+
+	assert_int_equal(system(command), 0);
+}
+
 static void test_includes(void **state)
 {
 	static const char *const files[] = {
@@ -208,6 +215,7 @@ static void test_includes(void **state)
 	assert_int_equal(c->shape.from[1].line, 2);
 	assert_int_equal(c->place.tensor_model_parallel_size, 2);
 	assert_int_equal(c->place.from[0].line, 1);
+	remove_folder(dir);
 }
 
 static void test_include_cycle(void **state)
@@ -215,19 +223,20 @@ static void test_include_cycle(void **state)
 	static const char *const files[] = {"a.cfg", "@include \"b.cfg\"\n",
 					    "b.cfg", "\n@include \"./a.cfg\"\n",
 					    NULL};
+	const char *dir = folder_of(files);
 	struct config *c = arena_alloc(&arena, 1, sizeof(*c));
 	struct report r = {.arena = &arena};
 	struct err e;
 
 	(void)state;
-	assert_int_equal(
-		config_read(arena_printf(&arena, "%s/a.cfg", folder_of(files)),
-			    NULL, 0, &arena, c, &r, &e),
-		-1);
+	assert_int_equal(config_read(arena_printf(&arena, "%s/a.cfg", dir),
+				     NULL, 0, &arena, c, &r, &e),
+			 -1);
 	assert_int_equal(e.code, CODE_USAGE);
 	assert_string_equal(ids(&r), "conf-unreadable:2");
 	assert_non_null(strstr(e.text, "includes itself"));
 	assert_non_null(strstr(e.text, "b.cfg:2: "));
+	remove_folder(dir);
 }
 
 /* TEXT, COUNT times. */

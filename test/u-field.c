@@ -2,7 +2,7 @@
 /* Field tables: defaults, texts, and what every group's table must keep to. */
 #include "lib/plan/field.h"
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 struct thing {
 	struct origin from[FIELDS_MAX];

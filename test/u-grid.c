@@ -3,7 +3,7 @@
 #include "lib/plan/grid.h"
 
 #include "lib/plan/stage.h"
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 struct sizes {
 	int world, tp, cp, pp, ep, etp; /* etp 0: not given */

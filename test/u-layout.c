@@ -2,7 +2,7 @@
 /* The layout string: what it expands to and where it is wrong. */
 #include "lib/plan/layout.h"
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 /* Stages joined by blanks; an empty one is a dot. */
 static const char *expanded(const char *text)

@@ -2,7 +2,7 @@
 /* Placement's derived values and the padded vocabulary. */
 #include "lib/plan/place.h"
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 static int64_t padded(int64_t vocab, int64_t unit, int64_t tp, bool pad)
 {

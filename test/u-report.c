@@ -5,7 +5,7 @@
 #include <ctype.h>
 
 #include "lib/plan/check.h"
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 static void test_collects(void **state)
 {

@@ -2,7 +2,7 @@
 /* The run's derived values. */
 #include "lib/plan/run.h"
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 /* A run with SETTINGS on tensor 2 x pipeline 2 of WORLD ranks. */
 static struct run *run_of(const char *settings, int64_t world)

@@ -4,7 +4,7 @@
 
 #include <xxhash.h>
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 /* The settings of a Llama beside its sizes. */
 #define LLAMA                                                     \

@@ -2,7 +2,7 @@
 /* Which layers each stage holds: worked examples, and a sweep of rules. */
 #include "lib/plan/stage.h"
 
-#include "test/plan-test.h"
+#include "test/config-test.h"
 
 /* One placement: 0 is "not given", except for mtp. */
 struct cut {
@@ -142,6 +142,19 @@ static const struct cut worked[] = {
 	{8, 2, 2, .first = 4, .last = 4, .want = "E0-1,4-5 / 2-3,6-7NL"},
 };
 
+/* Layouts as Megatron's own parser places them. */
+static const struct cut golden[] = {
+	{8, 8, .layout = "E|t*3|(t|)*5mL", .mtp = 1,
+	 .want = "E / 0-2 / 3 / 4 / 5 / 6 / 7N / Em1L"},
+	{8, 8, .layout = "E|t*3|(t|)*4tm|L", .mtp = 1,
+	 .want = "E / 0-2 / 3 / 4 / 5 / 6 / E7m1N / L"},
+	{8, 8, .layout = "E|t*3|(t|)*3tt|m|L", .mtp = 1,
+	 .want = "E / 0-2 / 3 / 4 / 5 / 6-7N / Em1 / L"},
+	{4, 2, .layout = "Ett|ttmmL", .mtp = 2, .want = "E0-1 / E2-3m2NL"},
+	{2, 2, .layout = "Emt|tL", .mtp = 1, .want = "!after every t"},
+	{1, 2, .layout = "Em|tL", .mtp = 1, .want = "!after every t"},
+};
+
 /* What Megatron wrongly accepts, and other corners. */
 static const struct cut corners[] = {
 	{1, 1, .want = "E0NL"},
@@ -197,6 +210,7 @@ static void test_worked_examples(void **state)
 {
 	(void)state;
 	check_all(worked, sizeof(worked) / sizeof(*worked));
+	check_all(golden, sizeof(golden) / sizeof(*golden));
 }
 
 static void test_corners(void **state)

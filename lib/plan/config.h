@@ -18,9 +18,10 @@ struct config {
 /*
  * Read FILE ("-": standard input), apply the SETS ("place.x=2", as a file's
  * line would say it), and bind every setting.  What is wrong with the text
- * (syntax, unknown keys, types, ranges, duplicates) goes to R as findings;
- * -1 only if the file cannot be read or parsed at all (CODE_USAGE).  Texts
- * are in A.
+ * (unknown keys, types, ranges, duplicates) goes to R as findings; -1 only if
+ * the file cannot be read or parsed at all (CODE_USAGE): E says why, and R
+ * has it as a finding too.  A value that was refused keeps its default.
+ * Texts are in A.
  */
 int config_read(const char *file, const char *const *sets, int set_count,
 		struct arena *a, struct config *c, struct report *r,

@@ -20,7 +20,7 @@ static bool growing(const struct run *run)
 	return run->weight_decay_incr_style != INCR_CONSTANT;
 }
 
-/* Interleaved pipelines work in groups of micro-batches. */
+/* Interleaved pipelines work in groups of micro-batches; M 0: not known. */
 static void check_groups(const struct run *run, const struct place *p,
 			 int64_t m, struct report *r)
 {
@@ -30,22 +30,28 @@ static void check_groups(const struct run *run, const struct place *p,
 
 	if (!IS_SET(vp) || vp == 1)
 		return;
-	if (n < pp || (m && n > m)) {
+	if (n < pp) {
+		report_add(r, "run-group", ERROR,
+			   "place.microbatch_group_size_per_vp_stage",
+			   field_from(&place_group, p,
+				      &p->microbatch_group_size_per_vp_stage),
+			   "a group of %" PRId64
+			   " micro-batches is below pipeline_model_parallel_"
+			   "size %" PRId64 ", with %" PRId64 " virtual stages",
+			   n, pp, vp);
+		report_suggest(r, "%" PRId64, pp);
+	} else if (m && n > m) {
 		report_add(r, "run-group", ERROR, AT(global_batch_size),
-			   "pp %" PRId64
-			   " <= microbatch_group_size_per_vp_stage %" PRId64
-			   " <= micro-batches %" PRId64
-			   " does not hold for %" PRId64 " virtual stages",
-			   pp, n, m, vp);
-		report_suggest(r,
-			       "microbatch_group_size_per_vp_stage = %" PRId64
-			       " with at least that many micro-batches",
-			       pp);
+			   "%" PRId64
+			   " micro-batches are less than one group of %" PRId64
+			   ", with %" PRId64 " virtual stages",
+			   m, n, vp);
+		report_suggest(r, "at least %" PRId64 " micro-batches", n);
 	} else if (m && m % n && m % n < pp) {
 		report_add(r, "run-group-rest", ERROR, AT(global_batch_size),
 			   "%" PRId64 " micro-batches %% group %" PRId64
 			   " = %" PRId64 ", which is neither 0 nor at least "
-			   "pp %" PRId64,
+			   "pipeline_model_parallel_size %" PRId64,
 			   m, n, m % n, pp);
 		report_suggest(r, "%" PRId64 " micro-batches", m / n * n);
 		report_suggest(r, "%" PRId64 " micro-batches", m / n * n + n);
@@ -74,7 +80,7 @@ static void check_batch(const struct run *run, const struct place *p,
 	if (world)
 		dp = g.dp;
 	if (!IS_SET(batch)) {
-		check_groups(run, p, world ? 1 : 0, r);
+		check_groups(run, p, 0, r);
 		return;
 	}
 	m = batch / (micro * dp);

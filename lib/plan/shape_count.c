@@ -143,7 +143,7 @@ static int by_text(const void *a, const void *b)
 const char *shape_text(const struct shape *s, struct arena *a)
 {
 	struct shape *initial = arena_alloc(a, 1, sizeof(*initial));
-	const char *line[FIELDS_MAX];
+	const char *line[FIELDS_MAX] = {0};
 	size_t lines = 0, room = 1;
 	char *text, *t;
 
