@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train-worker: one rank of a training job. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,20 @@ static void say_findings(const struct report *r, enum severity at_least)
 	}
 }
 
+/* What a valid config may leave open, but a job cannot. */
+static int needed_to_train(const char *file, const struct run *r, struct err *e)
+{
+	const char *missing = !IS_SET(r->train_iters) ? "train_iters"
+			      : isnan(r->lr)	      ? "lr"
+			      : !r->data_path.count   ? "data_path"
+						      : NULL;
+
+	if (missing)
+		return err_set(e, CODE_CONFIG, "'%s': run.%s is not set", file,
+			       missing);
+	return 0;
+}
+
 /*
  * The config, finished for this world.  Every rank reads the same file and so
  * comes to the same verdict; rank 0 tells it.
@@ -83,10 +98,7 @@ static int read_config(const char *file, const struct options *o,
 			       "'%s' is valid but asks for what train-worker "
 			       "does not serve yet",
 			       file);
-	if (!IS_SET(c->run.train_iters))
-		return err_set(e, CODE_CONFIG,
-			       "'%s': run.train_iters is not set", file);
-	return 0;
+	return needed_to_train(file, &c->run, e);
 }
 
 static int end(struct boot *boot, const struct err *e)

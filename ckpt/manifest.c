@@ -177,6 +177,8 @@ static int get_all(const config_t *c, struct manifest *m, struct arena *a,
 			       path);
 	memcpy(m->shape_hash, hash, 33);
 	if (get_file(config_setting_get_member(top, "index"), &m->index) ||
+	    m->index.rows >
+		    m->index.size / (int64_t)sizeof(struct format_row) ||
 	    get_files(config_setting_get_member(top, "files"), m, a))
 		return err_set(e, CODE_CKPT, "%s: its list of files is wrong",
 			       path);

@@ -5,7 +5,8 @@
 
 command -v mpirun >/dev/null || skip_all "no mpirun on this machine"
 unit=${TRISECT_BUILD:-$TOP/build/cpu}/test/u-comm
-[ -x "$unit" ] || skip_all "$unit is not built"
+helper=${unit%u-comm}x-comm
+[ -x "$helper" ] || skip_all "$helper is not built"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export CMOCKA_MESSAGE_OUTPUT=TAP
 ranks() { # N [MODE]
@@ -23,23 +24,23 @@ is "over TCP: exit 0" "$rc" 0
 ### a peer that does not answer: CODE_COMM after the 1.5 s of its deadline
 for mode in absent stopped; do
 	begun=$SECONDS
-	run ranks 3 "$unit" $mode
+	run ranks 3 "$helper" $mode
 	is "$mode: exit 6" "$rc" 6
 	ok "$mode: in time" test $((SECONDS - begun)) -le 10
 	like "$mode: names op, group, number and peer" "$err" \
 		'(sum|barrier): all-reduce \(sum\) in group world, number 0, of 1 elements: rank 0 has waited 1.5 s for rank 2 on'
 	like "$mode: rank 1 says so too or was ended" "$err" \
-		'u-comm\[[01]\]: error: '
+		'x-comm\[[01]\]: error: '
 done
-run ranks 3 "$unit" killed
+run ranks 3 "$helper" killed
 is "killed: the launcher ends the job" "$rc" 137
 
 ### collectives that do not match are named
-run ranks 2 "$unit" kind
+run ranks 2 "$helper" kind
 is "another operation: exit 6" "$rc" 6
 like "another operation: its name" "$err" \
 	'layer 3 attn out: all-(reduce \(sum\)|gather) in group world, number 0'
-run ranks 2 "$unit" length
+run ranks 2 "$helper" length
 is "another length: exit 6" "$rc" 6
 like "another length: both numbers, or too long" "$err" \
 	'rank 1 sent 2 elements, 4 were expected|message truncated'
@@ -48,7 +49,7 @@ like "another length: both numbers, or too long" "$err" \
 if [ -z "${TRISECT_LONG:-}" ]; then
 	skip "large: counts past 2^31 bytes" "only in check-long"
 else
-	run ranks 2 "$unit" large
+	run ranks 2 "$helper" large
 	is "large: counts past 2^31 bytes" "$rc" 0
 fi
 done_testing

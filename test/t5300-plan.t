@@ -30,7 +30,7 @@ for i in "${!list[@]}"; do
 done
 
 # One rank with buffers large enough to see what comes beside them.
-run train-worker -v $layouts/llama.cfg --set run.train_iters=2 \
+run train-worker -v $layouts/llama.cfg --set "run.dir=\"$T/large\"" --set run.train_iters=2 \
 	--set run.lr_decay_iters=2 --set shape.hidden_size=512 \
 	--set shape.ffn_hidden_size=1024
 read -r planned peak < <(grep -oE '[0-9]+ bytes' <<<"$err" | grep -oE '[0-9]+' | paste -sd' ')

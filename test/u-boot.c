@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The launch decision, alone.  With an argument it is one rank of a bootstrap
- * under mpirun or srun (t3020): MODE [VALUE].
- */
+/* The launch decision, alone. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "lib/base/log.h"
 #include "lib/train/boot.h"
 
 static struct boot boot;
@@ -92,57 +85,7 @@ static void a_batch_shell_gets_a_hint(void **state)
 	assert_non_null(strstr(boot.hint, "srun --mpi=pmix"));
 }
 
-/* --- one rank of many ----------------------------------------------------- */
-
-static void end(int rc)
-{
-	if (rc)
-		boot_abort(&boot, err.code, err.text);
-}
-
-static void fill(struct boot_card *card, const char *what)
-{
-	const char *one = "0123456789abcdef0123456789abcdef";
-
-	*card = (struct boot_card){.version = "0.1.0", .resume_step = 120};
-	snprintf(card->shape_hash, sizeof(card->shape_hash), "%s", one);
-	snprintf(card->config_hash, sizeof(card->config_hash), "%s", one);
-	if (boot.rank != boot.world - 1)
-		return;
-	if (!strcmp(what, "version"))
-		snprintf(card->version, sizeof(card->version), "0.0.9");
-	if (!strcmp(what, "shape"))
-		card->shape_hash[0] = 'x';
-	if (!strcmp(what, "config"))
-		card->config_hash[0] = 'x';
-	if (!strcmp(what, "step"))
-		card->resume_step = -1;
-	if (!strcmp(what, "late"))
-		sleep(20);
-	if (!strcmp(what, "dies"))
-		raise(SIGKILL);
-	if (!strcmp(what, "aborts"))
-		boot_abort(&boot, CODE_STORAGE, "disk full");
-}
-
-static int be_a_rank(const char *what)
-{
-	struct boot_card card;
-
-	log_open("u-boot", -1, LOG_INFO);
-	end(boot_open(&boot, 3, &err));
-	log_open("u-boot", boot.rank, LOG_INFO);
-	fill(&card, what);
-	end(boot_exchange(&boot, &card, 2, &err));
-	printf("rank %d of %d, local %d of %d, nonce %d, last %s\n", boot.rank,
-	       boot.world, boot.local_rank, boot.local_size,
-	       boot.nonce == boot.card[0].nonce,
-	       boot.card[boot.world - 1].version);
-	boot_close(&boot);
-	return 0;
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(alone_is_rank_0_of_1, clean),
@@ -152,7 +95,5 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(a_batch_shell_gets_a_hint, clean),
 	};
 
-	if (argc > 1)
-		return be_a_rank(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

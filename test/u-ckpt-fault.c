@@ -127,7 +127,7 @@ static void flip(const char *name, int64_t at, int bit)
 /* Any bit of any file: verify sees it, and a resume never takes nonsense. */
 static void test_flips(void **unused)
 {
-	int n = rounds(60, 3000);
+	int n = rounds(60, 1000);
 	struct err e;
 
 	(void)unused;
@@ -433,7 +433,7 @@ static void test_claims(void **unused)
 /* Any bytes in the rows, under good checksums: an answer, never a crash. */
 static void test_random_claims(void **unused)
 {
-	int n = rounds(150, 5000);
+	int n = rounds(150, 3000);
 	struct err e;
 
 	(void)unused;
@@ -545,6 +545,12 @@ static void test_manifest_text(void **unused)
 		"shape_hash = \"00000000000000000000000000000000\"; "
 		"index = { name = \"manifest.h5\"; size = -1L; rows = 0; "
 		"crc = \"00000000\"; }; files = ();\n",
+		"format = 1; step = 20; nonce = \"0000000000000abc\"; "
+		"shape_hash = \"00000000000000000000000000000000\"; "
+		"index = { name = \"manifest.h5\"; size = 99L; "
+		"rows = 1000000000; crc = \"00000000\"; }; files = ({ "
+		"name = \"model/a.h5\"; size = 1L; rows = 1000000000; "
+		"crc = \"00000000\"; });\n",
 	};
 	struct err e;
 	char text[1024];

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 /* after those: */
 #include <cmocka.h>
 
@@ -158,6 +159,12 @@ static void there_and_back(const struct sim *a, const struct sim *b)
 	"shape.num_query_groups=2 shape.ffn_hidden_size=48 "                   \
 	"shape.gated_linear_unit=true shape.vocab_size=50 "                    \
 	"shape.seq_length=8 place.make_vocab_size_divisible_by=8"
+
+/* About 150 MB with its moments. */
+#define BIG                                                 \
+	"shape.num_layers=4 shape.hidden_size=512 "         \
+	"shape.num_attention_heads=8 shape.vocab_size=100 " \
+	"shape.position_embedding_type=rope"
 
 static const struct pair {
 	const char *model, *from;
@@ -375,6 +382,38 @@ static void test_same_bytes(void **unused)
 	sim_close(&b);
 }
 
+/* 64 MiB and 200 bytes a row, whatever the size. */
+static void test_memory(void **unused)
+{
+	struct rusage use;
+	struct sim a, b;
+	struct ckpt *c;
+	int64_t rows;
+	int status;
+	pid_t pid;
+
+	(void)unused;
+	sim_open(&a, BIG TP "4", 4);
+	sim_open(&b, BIG TP "2" PP "2", 4);
+	assert_int_equal(sim_save(&a, path_of("a")), 0);
+	c = open_ckpt(path_of("a"));
+	rows = c->index.count;
+	ckpt_close(c);
+	pid = fork();
+	if (pid == 0) {
+		reshard(path_of("a"), &b, path_of("b"));
+		_exit(0);
+	}
+	assert_true(wait4(pid, &status, 0, &use) == pid && status == 0);
+	print_message("# %ld KiB for %" PRId64 " rows\n", use.ru_maxrss, rows);
+	assert_true(use.ru_maxrss < (64 << 10) + rows * 200 / 1024);
+	same_digests(path_of("a"), path_of("b"));
+	io_remove(path_of("a"));
+	io_remove(path_of("b"));
+	sim_close(&a);
+	sim_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_conversion),
 		cmocka_unit_test(test_no_conversion),
 		cmocka_unit_test(test_same_bytes),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -80,7 +80,7 @@ static void write_llmc(const char *name, int magic, int version, int count,
 static int64_t write_megatron(const char *stem, int dtype, int size, int docs)
 {
 	char name[64];
-	uint64_t version = 1, s = (uint64_t)docs + 1, d = (uint64_t)docs + 1;
+	uint64_t version = 1, s = (uint64_t)docs + 1, d = s;
 	int64_t at = 0;
 	uint8_t code = (uint8_t)dtype;
 	FILE *f;

@@ -178,17 +178,21 @@ static int golden_sample(void *arg, bool valid, int64_t index, int32_t *ids,
 
 static double get(const struct trainer *t, int family, int64_t at)
 {
+	const void *base = t->exec.base[family];
+
 	if (t->plan.prog.elem == sizeof(double))
-		return ((double *)t->exec.base[family])[at];
-	return ((float *)t->exec.base[family])[at];
+		return ((const double *)base)[at];
+	return ((const float *)base)[at];
 }
 
 static void put(struct trainer *t, int64_t at, double value)
 {
+	void *base = t->exec.base[FAMILY_PARAM];
+
 	if (t->plan.prog.elem == sizeof(double))
-		((double *)t->exec.base[FAMILY_PARAM])[at] = value;
+		((double *)base)[at] = value;
 	else
-		((float *)t->exec.base[FAMILY_PARAM])[at] = (float)value;
+		((float *)base)[at] = (float)value;
 }
 
 static void set_weights(struct trainer *t, const struct golden *g,

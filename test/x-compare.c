@@ -26,15 +26,15 @@ static double *load(struct ckpt *c, const struct weights *w, int weight,
 		    enum ckpt_role role)
 {
 	int64_t n = weight_elements(&w->list[weight]);
-	struct ckpt_item item = {
-		.piece = {
-			.weight = weight,
-			.role = role,
-			.dtype = CKPT_F64,
-			.box = {{0, 0},
-				{w->list[weight].dim[0], w->list[weight].dim[1]}},
-			.hi = n,
-		}};
+	struct ckpt_item item = {.piece = {
+					 .weight = weight,
+					 .role = role,
+					 .dtype = CKPT_F64,
+					 .box = {{0, 0},
+						 {w->list[weight].dim[0],
+						  w->list[weight].dim[1]}},
+					 .hi = n,
+				 }};
 	struct err e;
 
 	item.data = calloc((size_t)n + 1, sizeof(double));

@@ -31,26 +31,34 @@ static int stage_number(const struct build *b)
 	return b->stage->vp * b->in->stages->pp + b->stage->pp;
 }
 
-/* Wait for the last message sent this way and free its buffer. */
-static void sent_wait(struct build *b, struct in_flight *sent)
+/* Wait for the oldest messages sent this way until KEEP are under way. */
+static void sent_wait(struct build *b, bool backward, int keep)
 {
-	if (sent->op < 0)
-		return;
-	emit_wait(b, sent->op);
-	buf_free(b, &sent->buf);
-	sent->op = -1;
+	struct sends *q = &b->sent[backward];
+
+	for (; q->count > keep; q->count--) {
+		struct in_flight *x = &q->list[q->first];
+
+		emit_wait(b, x->op);
+		buf_free(b, &x->buf);
+		q->first = (q->first + 1) % b->sends_most;
+	}
 }
 
 static void send(struct build *b, struct buf x, bool backward)
 {
-	struct in_flight *sent = &b->sent[backward];
+	struct sends *q = &b->sent[backward];
+	struct op *op;
+	int i;
 
-	sent_wait(b, sent);
-	sent->op = emit_comm(b, PROG_SEND, GROUP_PP, buf_ref(&x), NO_REF,
-			     b->rows * b->C);
-	sent->buf = x;
-	b->list->op[sent->op].peer = neighbour(b, backward ? -1 : 1);
-	b->list->op[sent->op].tag = message_tag(b, backward, stage_number(b));
+	sent_wait(b, backward, b->sends_most - 1);
+	i = emit_comm(b, PROG_SEND, GROUP_PP, buf_ref(&x), NO_REF,
+		      b->rows * b->C);
+	op = &b->list->op[i];
+	op->peer = neighbour(b, backward ? -1 : 1);
+	op->tag = message_tag(b, backward, stage_number(b));
+	q->list[(q->first + q->count++) % b->sends_most] =
+		(struct in_flight){i, x};
 }
 
 static struct buf receive(struct build *b, bool backward)
@@ -134,26 +142,34 @@ static void run_slot(struct build *b, const struct sched_slot *x)
 		forward(b);
 }
 
+/* Micro-batches that go through one chunk before the next one's turn. */
+static int group_of(const struct prog_input *in)
+{
+	int64_t n = in->config->place.microbatch_group_size_per_vp_stage;
+
+	return IS_SET(n) && in->stages->vp > 1 ? (int)n : in->stages->pp;
+}
+
 static void list_slots(struct build *b)
 {
 	const struct stages *st = b->in->stages;
-	const struct place *p = &b->in->config->place;
-	int m = b->list->microbatches, group = st->pp;
+	int m = b->list->microbatches;
 	struct sched sched;
 
-	if (IS_SET(p->microbatch_group_size_per_vp_stage))
-		group = (int)p->microbatch_group_size_per_vp_stage;
 	b->saved = arena_alloc(b->a, (size_t)m * (size_t)st->vp,
 			       sizeof(*b->saved));
-	b->sent[0] = b->sent[1] = (struct in_flight){.op = -1, .buf = NO_BUF};
-	sched_build(&sched, st->pp, b->in->slice->at.pp, st->vp, m, group,
-		    b->a);
+	for (int i = 0; i < 2; i++)
+		b->sent[i] = (struct sends){
+			.list = arena_alloc(b->a, (size_t)b->sends_most,
+					    sizeof(*b->sent[i].list))};
+	sched_build(&sched, st->pp, b->in->slice->at.pp, st->vp, m,
+		    group_of(b->in), b->a);
 	for (int i = 0; i < sched.count; i++)
 		if (b->train || !sched.slot[i].backward)
 			run_slot(b, &sched.slot[i]);
 	b->backward = false;
-	sent_wait(b, &b->sent[0]);
-	sent_wait(b, &b->sent[1]);
+	sent_wait(b, false, 0);
+	sent_wait(b, true, 0);
 }
 
 static void build_train(struct build *b)
@@ -291,13 +307,32 @@ static int check_served(const struct config *c, struct err *e)
 	return n ? -1 : 0;
 }
 
+/*
+ * Between the last pipeline rank and the first a message waits until its
+ * whole group has left the chunk before; that many must be under way, or
+ * everyone waits for everyone.
+ */
+static int set_sends(struct build *b, struct err *e)
+{
+	int pp = b->in->stages->pp, group = group_of(b->in);
+
+	b->sends_most = group - pp + 1;
+	if (2 * b->sends_most + 2 <= PROG_IN_FLIGHT)
+		return 0;
+	return err_set(e, CODE_CONFIG,
+		       "microbatch_group_size_per_vp_stage %d is more than %d "
+		       "above pipeline_model_parallel_size %d, which "
+		       "train-worker does not run yet",
+		       group, PROG_IN_FLIGHT / 2 - 2, pp);
+}
+
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	       struct err *e)
 {
 	struct build b = {.out = out, .in = in, .a = a};
 	int m = (int)run_microbatches(&in->config->run, in->grid->dp);
 
-	if (check_served(in->config, e))
+	if (check_served(in->config, e) || set_sends(&b, e))
 		return -1;
 	memset(out, 0, sizeof(*out));
 	out->elem = spec_param_bytes(&in->config->spec);

@@ -139,6 +139,9 @@ struct prog_scalars {
  */
 enum { METRIC_SUMSQ, METRIC_LOSS, METRIC_TOKENS, METRIC_STOP, METRICS };
 
+/* Operations under way at a time, at most. */
+enum { PROG_IN_FLIGHT = 64 };
+
 struct prog_list {
 	struct op *op;
 	int count;

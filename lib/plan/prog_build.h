@@ -44,8 +44,14 @@ struct stream {
 
 /* A message whose buffer is still in use. */
 struct in_flight {
-	int op; /* index of its OP_COMM, or -1 */
+	int op; /* index of its OP_COMM */
 	struct buf buf;
+};
+
+/* Messages under way in one direction, oldest first: a ring. */
+struct sends {
+	struct in_flight *list;
+	int first, count;
 };
 
 struct build {
@@ -72,7 +78,8 @@ struct build {
 	const struct kern_attn_dims *attn;
 	struct buf attn_scratch, comm_scratch;
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
-	struct in_flight sent[2];  /* forward, backward */
+	struct sends sent[2];	   /* forward, backward */
+	int sends_most;		   /* of each direction */
 };
 
 #define REFS(...)                                           \

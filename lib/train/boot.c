@@ -99,7 +99,7 @@ int boot_open(struct boot *b, double timeout, struct err *e)
 {
 	struct pmix_job job;
 
-	*b = (struct boot){.world = 1, .local_size = 1};
+	*b = (struct boot){.world = 1, .local_size = 1, .timeout = timeout};
 	gethostname(b->machine, sizeof(b->machine) - 1);
 	memcpy(b->host, b->machine, sizeof(b->host));
 	if (!getenv("PMIX_NAMESPACE"))
@@ -172,13 +172,16 @@ static void count_local(struct boot *b)
 	}
 }
 
-static int exchange(struct boot *b, const struct boot_card *mine,
-		    double timeout, struct err *e)
+static int exchange(struct boot *b, struct boot_card *mine, double timeout,
+		    struct err *e)
 {
 	struct pmix_job job = {.rank = b->rank,
 			       .world = b->world,
 			       .local_size = b->local_size};
 
+	b->met = true;
+	memcpy(mine->host, b->host, sizeof(mine->host));
+	memcpy(mine->machine, b->machine, sizeof(mine->machine));
 	b->card = calloc((size_t)b->world, sizeof(*b->card));
 	if (!b->card)
 		return err_set(e, CODE_COMM, "no memory for %d cards",
@@ -191,19 +194,35 @@ static int exchange(struct boot *b, const struct boot_card *mine,
 	return pmix_gather(&job, mine, sizeof(*mine), b->card, timeout, e);
 }
 
+/* The first rank that could not start speaks for the job; -1: none. */
+static int first_failed(struct boot *b)
+{
+	for (int r = 0; r < b->world; r++)
+		if (b->card[r].code) {
+			b->common = true;
+			b->speaker = r;
+			return r;
+		}
+	return -1;
+}
+
 int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 		  struct err *e)
 {
 	struct boot_card card = *mine;
+	int failed;
 
-	memcpy(card.host, b->host, sizeof(card.host));
-	memcpy(card.machine, b->machine, sizeof(card.machine));
 	if (getrandom(&card.nonce, sizeof(card.nonce), 0) < 0)
 		return err_sys(e, CODE_LAUNCH, "getrandom");
 	if (exchange(b, &card, timeout, e))
 		return -1;
 	count_local(b);
 	b->nonce = b->card[0].nonce;
+	failed = first_failed(b);
+	if (failed >= 0)
+		return err_set(e, (enum code)b->card[failed].code,
+			       "rank %d on %s could not start: %s", failed,
+			       b->card[failed].host, b->card[failed].why);
 	for (int r = 1; r < b->world; r++)
 		if (compare(b->card, r, e)) {
 			b->common = true;
@@ -220,6 +239,20 @@ static void sleep_for(double seconds)
 	nanosleep(&t, NULL);
 }
 
+/*
+ * The others are on their way to boot_exchange, or wait in it: meet them
+ * there.  (mpirun may crash or hang when a job ends amid a fence.)
+ */
+static void tell_others(struct boot *b, enum code code, const char *text)
+{
+	struct boot_card card = {.code = (int32_t)code};
+	struct err ignored;
+
+	snprintf(card.why, sizeof(card.why), "%s", text);
+	if (!exchange(b, &card, b->timeout, &ignored))
+		first_failed(b);
+}
+
 void boot_abort(struct boot *b, enum code code, const char *text)
 {
 	static atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -227,9 +260,11 @@ void boot_abort(struct boot *b, enum code code, const char *text)
 	/* one thread ends the process; any other waits for that */
 	while (atomic_flag_test_and_set(&ending))
 		sleep_for(1);
-	if (b->launched && b->rank)
+	if (b->launched && !b->met)
+		tell_others(b, code, text);
+	if (b->launched && b->rank != b->speaker)
 		sleep_for(b->common ? COMMON_WAIT : FIRST_WAIT);
-	if (!b->common || !b->rank)
+	if (!b->common || b->rank == b->speaker)
 		log_error("%s", text);
 	if (b->launched)
 		pmix_abort(code, text);

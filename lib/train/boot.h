@@ -13,8 +13,8 @@
 #include "lib/base/err.h"
 
 /*
- * What every rank tells every other, in one exchange.  boot_exchange fills
- * host, machine and nonce, the caller the rest; unused bytes are zero.
+ * What every rank tells every other, in one exchange.  The caller fills
+ * version, the hashes and the step; unused bytes are zero.
  */
 struct boot_card {
 	char version[32]; /* of this binary; first, so that any can read it */
@@ -24,16 +24,21 @@ struct boot_card {
 	char config_hash[33]; /* of the finalised config */
 	int64_t resume_step;  /* -1: from the start */
 	uint64_t nonce;	      /* rank 0's is the job's */
+	int32_t code;	      /* not 0: this rank could not start, */
+	char why[252];	      /* because of this (cut) */
 };
 
 struct boot {
 	int rank, world;
-	int local_rank, local_size; /* among the ranks on this machine, by
-				       the cards once there are some */
-	bool launched;		    /* false: alone, without a launcher */
-	bool common;		    /* what failed, every rank knows alike */
-	struct boot_card *card;	    /* [world], after boot_exchange */
-	uint64_t nonce;		    /* the job's, after boot_exchange */
+	/* among the ranks on this machine; by the cards, once exchanged */
+	int local_rank, local_size;
+	bool launched;		/* false: alone, without a launcher */
+	bool met;		/* boot_exchange has begun */
+	bool common;		/* what failed, all ranks know alike */
+	int speaker;		/* of them says it */
+	double timeout;		/* of boot_open */
+	struct boot_card *card; /* [world], after boot_exchange */
+	uint64_t nonce;		/* the job's, after boot_exchange */
 	char host[64], machine[64];
 	char hint[256]; /* "", or why this rank is probably not meant to be
 			   alone, with the command to use */
@@ -51,8 +56,9 @@ int boot_open(struct boot *b, double timeout, struct err *e);
 /*
  * Exchange MINE and compare: a rank with another binary, shape, config or
  * resume step stops the job (CODE_LAUNCH, the same on every rank: b->common)
- * with a line naming both ranks, hosts and values; a rank that never
- * arrives, CODE_COMM with who is missing.  Once per process.
+ * with a line naming both ranks, hosts and values; so does a rank that called
+ * boot_abort before, with its code; a rank that never arrives, CODE_COMM with
+ * who is missing.  Once per process.
  */
 int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 		  struct err *e);
@@ -61,7 +67,8 @@ int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
  * Log TEXT and end every rank of the job with this exit code; does not
  * return.  Where all ranks fail alike one line is enough: rank 0 speaks
  * first, the others shortly after, and not at all where b->common (which the
- * caller may set too).  Safe from any thread, with communication in flight.
+ * caller may set too).  Before boot_exchange the others hear of it there.
+ * Safe from any thread, with communication in flight.
  */
 void boot_abort(struct boot *b, enum code code, const char *text)
 	__attribute__((noreturn));

@@ -30,7 +30,7 @@ struct comm {
 	const struct comm_transport *t; /* NULL: alone */
 	const struct boot *boot;
 	double timeout;
-	bool broken;		/* something failed: close without the peers */
+	bool broken;		/* failed: close without the peers */
 	struct flight *flights; /* in flight, oldest first */
 };
 

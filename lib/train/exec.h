@@ -6,7 +6,7 @@
 #include "lib/plan/prog.h"
 #include "lib/train/comm.h"
 
-enum { EXEC_IN_FLIGHT = 8 };
+enum { EXEC_IN_FLIGHT = PROG_IN_FLIGHT };
 
 struct exec {
 	const struct prog *prog;

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buffers never overlap while they are needed.  The same program is planned
+ * twice, with buffers used again and with every buffer in a place of its own,
+ * and both run side by side on hashes instead of numbers: an op's results are
+ * a hash of what it reads.  If a buffer were taken too early, some op would
+ * read something else than its twin.
+ */
+#include "test/plan-test.h"
+
+/* The linker takes this copy, whose buf_free can be switched off. */
+#define buf_free buf_free_now
+#include "lib/plan/prog_buf.c"
+#undef buf_free
+
+void buf_free(struct build *b, struct buf *buf);
+
+static bool keep_all;
+
+void buf_free(struct build *b, struct buf *buf)
+{
+	if (keep_all)
+		*buf = NO_BUF;
+	else
+		buf_free_now(b, buf);
+}
+
+/* What an op does with one of its buffers. */
+enum how { IN = 1, OUT = 2, BOTH = 3, SCRATCH = 4 };
+
+struct use {
+	enum how how;
+	int64_t bytes;
+};
+
+/* Memory in granules of BUF_ALIGN bytes, each with the hash of its content. */
+struct shadow {
+	const struct plan *plan;
+	const struct prog_list *list;
+	uint64_t *mem[FAMILIES];
+	uint64_t *sent; /* by op: the hash of what a start sends */
+	int reducing;	/* the start that uses the scratch, or -1 */
+	const char *what;
+};
+
+#define POISON 0xdeadULL
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+	h = (h ^ x) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 29;
+}
+
+/* Fill USE from kern.h's contracts, in bytes. */
+static void uses_of_kern(const struct op *op, int64_t elem, struct use *u)
+{
+	const int64_t *n = op->n;
+	int64_t all = n[0] * n[1] * elem, C, qkv = 0, heads = 0, scratch = 0;
+
+	if (op->norm) {
+		all = op->norm->N * op->norm->C * elem;
+		C = op->norm->C * elem;
+	} else {
+		C = n[1] * elem;
+	}
+	if (op->attn) {
+		const struct kern_attn_dims *d = op->attn;
+		int64_t N = d->B * d->T * elem;
+
+		heads = N * d->H * d->D;
+		qkv = N * (d->H + 2 * d->G) * d->D;
+		scratch = (int64_t)kern_attn_scratch(d, (size_t)elem);
+	}
+#define USES(...)                                        \
+	do {                                             \
+		const struct use list[] = {__VA_ARGS__}; \
+		memcpy(u, list, sizeof(list));           \
+	} while (0)
+	switch (op->code) {
+	case OP_EMBED_FWD:
+		USES({OUT, all}, {IN, 4 * n[0]}, {IN, n[3] * C});
+		break;
+	case OP_EMBED_BWD:
+		USES({BOTH, n[3] * C}, {IN, all}, {IN, 4 * n[0]});
+		break;
+	case OP_POS_FWD: USES({BOTH, all}, {IN, n[2] * C}); break;
+	case OP_POS_BWD: USES({BOTH, n[2] * C}, {IN, all}); break;
+	case OP_DROP: USES({OUT, all}, {IN, all}); break;
+	case OP_RESID: USES({OUT, all}, {IN, all}, {IN, all}, {IN, C}); break;
+	case OP_NORM_FWD:
+		USES({OUT, all}, {OUT, all}, {OUT, 2 * op->norm->N * elem},
+		     {IN, all}, {IN, all}, {IN, C}, {IN, C}, {IN, C});
+		break;
+	case OP_NORM_BWD:
+		USES({OUT, all}, {BOTH, C}, {BOTH, C}, {IN, all}, {IN, all},
+		     {IN, all}, {IN, 2 * op->norm->N * elem}, {IN, C});
+		break;
+	case OP_LINEAR_FWD:
+		USES({OUT, all}, {IN, n[0] * n[2] * elem}, {IN, n[2] * C},
+		     {IN, C});
+		break;
+	case OP_LINEAR_BWD_X:
+		USES({OUT, n[0] * n[2] * elem}, {IN, all}, {IN, n[2] * C});
+		break;
+	case OP_LINEAR_BWD_W:
+		USES({BOTH, n[2] * C}, {IN, all}, {IN, n[0] * n[2] * elem});
+		break;
+	case OP_BIAS_BWD: USES({BOTH, C}, {IN, all}); break;
+	case OP_ROPE:
+		USES({BOTH, qkv}, {IN, op->attn->T * n[0] * 2 * elem});
+		break;
+	case OP_ATTN_FWD:
+		USES({OUT, heads}, {OUT, heads / op->attn->D}, {IN, qkv},
+		     {SCRATCH, scratch});
+		break;
+	case OP_ATTN_BWD:
+		USES({OUT, qkv}, {IN, heads}, {IN, heads},
+		     {IN, heads / op->attn->D}, {IN, qkv}, {SCRATCH, scratch});
+		break;
+	case OP_ACT_FWD: USES({OUT, all}, {IN, all << n[3]}); break;
+	case OP_ACT_BWD:
+		USES({OUT, all << n[3]}, {IN, all}, {IN, all << n[3]});
+		break;
+	case OP_CE_MAX: USES({OUT, n[0] * elem}, {IN, all}); break;
+	case OP_CE_SUMS:
+		USES({OUT, 2 * n[0] * elem}, {IN, all}, {IN, n[0] * elem},
+		     {IN, 4 * n[0]});
+		break;
+	case OP_CE_GRAD:
+		USES({BOTH, 8}, {BOTH, all}, {IN, n[0] * elem},
+		     {IN, 2 * n[0] * elem}, {IN, 4 * n[0]}, {IN, 8});
+		break;
+	case OP_SUMSQ: USES({BOTH, 8}, {IN, n[0] * elem}); break;
+	case OP_METRICS: USES({IN, 8 * n[0]}, {IN, 8 * n[0]}); break;
+	case OP_ADAMW:
+		USES({BOTH, n[0] * elem}, {BOTH, n[0] * elem},
+		     {BOTH, n[0] * elem}, {IN, n[0] * elem});
+		break;
+	case OP_ZERO: USES({OUT, n[0] * elem}); break;
+	case OP_COPY: USES({OUT, n[0] * elem}, {IN, n[0] * elem}); break;
+	case OP_ADD: USES({BOTH, n[0] * elem}, {IN, n[0] * elem}); break;
+	default: assert_int_equal(op->code, OP_CLIP);
+	}
+}
+
+static void uses_of_comm(const struct plan *p, const struct op *op,
+			 struct use *u)
+{
+	int ranks[64], me, size = plan_group(p, op->group, ranks, &me);
+	int64_t n = op->n[0] * (op->host_f64 ? 8 : (int64_t)p->prog.elem);
+
+	u[0] = (struct use){IN, n};
+	u[1] = (struct use){OUT, n};
+	u[2] = (struct use){SCRATCH, op->n[1]};
+	if (op->comm == PROG_REDUCE_SCATTER)
+		u[0].bytes *= size;
+	if (op->comm == PROG_ALL_GATHER)
+		u[1].bytes *= size;
+}
+
+/* The granules of a use; it lies within its family. */
+static uint64_t *granules(const struct shadow *s, struct ref ref,
+			  const struct use *u, int64_t *count)
+{
+	int64_t first = ref.at / BUF_ALIGN;
+
+	if (ref.at < 0 || ref.at % 4 ||
+	    ref.at + u->bytes > s->plan->prog.bytes[ref.family])
+		fail_msg("%s: %d + %d bytes leave %s", s->what, (int)ref.at,
+			 (int)u->bytes, family_name(ref.family));
+	*count = (ref.at + u->bytes + BUF_ALIGN - 1) / BUF_ALIGN - first;
+	return s->mem[ref.family] + first;
+}
+
+/* The hash of all that OP reads; nobody reads what nobody wrote. */
+static uint64_t read_all(struct shadow *s, const struct op *op,
+			 const struct use *u)
+{
+	uint64_t h = op->code;
+	int64_t count;
+
+	for (int i = 0; i < 9; i++) {
+		const uint64_t *g;
+
+		if (op->ref[i].family < 0 || !(u[i].how & IN))
+			continue;
+		g = granules(s, op->ref[i], &u[i], &count);
+		for (int64_t k = 0; k < count; k++) {
+			if (g[k] == 0 || g[k] == POISON)
+				fail_msg("%s: op %d reads what is not there",
+					 s->what, (int)(op - s->list->op));
+			h = mix(h, g[k]);
+		}
+	}
+	return h;
+}
+
+static void write_all(struct shadow *s, const struct op *op,
+		      const struct use *u, uint64_t h)
+{
+	int64_t count;
+
+	for (int i = 0; i < 9; i++) {
+		uint64_t *g;
+
+		if (op->ref[i].family < 0 || u[i].how == IN || !u[i].how)
+			continue;
+		g = granules(s, op->ref[i], &u[i], &count);
+		for (int64_t k = 0; k < count; k++)
+			g[k] = h == POISON || u[i].how == SCRATCH
+				       ? POISON
+				       : mix(h, (uint64_t)(k + i)) | 1;
+	}
+}
+
+static bool reduces(const struct op *op)
+{
+	return op->comm != PROG_SEND && op->comm != PROG_RECV &&
+	       op->comm != PROG_ALL_GATHER;
+}
+
+/* Until its wait, what comes in is poison; the scratch has one user. */
+static uint64_t run_start(struct shadow *s, int i, struct use *u)
+{
+	const struct op *op = &s->list->op[i];
+	uint64_t h;
+
+	uses_of_comm(s->plan, op, u);
+	h = read_all(s, op, u);
+	s->sent[i] = h;
+	if (reduces(op)) {
+		assert_int_equal(s->reducing, -1);
+		s->reducing = i;
+	} else {
+		u[2].how = 0;
+	}
+	write_all(s, op, u, POISON);
+	return h;
+}
+
+/* What was sent did not change meanwhile, nor was what comes in touched. */
+static uint64_t run_wait(struct shadow *s, int i, struct use *u)
+{
+	const struct op *op = &s->list->op[i];
+	int64_t count;
+	uint64_t *g;
+
+	uses_of_comm(s->plan, op, u);
+	if (op->comm == PROG_SEND)
+		assert_true(read_all(s, op, u) == s->sent[i]);
+	if (op->ref[1].family >= 0) {
+		g = granules(s, op->ref[1], &u[1], &count);
+		for (int64_t k = 0; k < count; k++)
+			assert_true(g[k] == POISON);
+	}
+	u[2].how = 0;
+	write_all(s, op, u, s->sent[i]);
+	if (s->reducing == i)
+		s->reducing = -1;
+	return s->sent[i];
+}
+
+/* Run op I; returns the hash of what it read. */
+static uint64_t run_op(struct shadow *s, int i)
+{
+	const struct op *op = &s->list->op[i];
+	struct use u[9] = {{0, 0}};
+	uint64_t h;
+
+	if (op->code == OP_COMM)
+		return run_start(s, i, u);
+	if (op->code == OP_WAIT)
+		return run_wait(s, op->wait, u);
+	uses_of_kern(op, (int64_t)s->plan->prog.elem, u);
+	h = read_all(s, op, u);
+	write_all(s, op, u, h);
+	return h;
+}
+
+/* Everything has content but activations, where only rope's table has. */
+static void shadow_open(struct shadow *s, const struct plan *p,
+			const struct prog_list *l, const char *what,
+			struct arena *a)
+{
+	const struct prog *x = &p->prog;
+
+	*s = (struct shadow){
+		.plan = p, .list = l, .what = what, .reducing = -1};
+	s->sent = arena_alloc(a, (size_t)l->count, sizeof(*s->sent));
+	for (int f = 0; f < FAMILIES; f++) {
+		int64_t n = x->bytes[f] / BUF_ALIGN + 1;
+
+		s->mem[f] = arena_alloc(a, (size_t)n, sizeof(uint64_t));
+		for (int64_t k = 0; k < n; k++)
+			if (f != FAMILY_ACT && f != FAMILY_COMM)
+				s->mem[f][k] =
+					mix((uint64_t)f, (uint64_t)k) | 1;
+	}
+	if (x->rope.family >= 0) {
+		int64_t count, T = p->config->shape.seq_length;
+		struct use u = {IN, T * x->rope_half * 2 * (int64_t)x->elem};
+		uint64_t *g = granules(s, x->rope, &u, &count);
+
+		for (int64_t k = 0; k < count; k++)
+			g[k] = mix(1, (uint64_t)k) | 1;
+	}
+}
+
+static void compare(const struct plan *again, const struct plan *apart,
+		    bool train, const char *what, struct arena *a)
+{
+	const struct prog_list *x =
+		train ? &again->prog.train : &again->prog.eval;
+	const struct prog_list *y =
+		train ? &apart->prog.train : &apart->prog.eval;
+	struct shadow s, t;
+
+	assert_int_equal(x->count, y->count);
+	shadow_open(&s, again, x, what, a);
+	shadow_open(&t, apart, y, what, a);
+	for (int i = 0; i < x->count; i++)
+		if (run_op(&s, i) != run_op(&t, i))
+			fail_msg("%s: op %d reads a buffer that was taken",
+				 what, i);
+}
+
+static void check_layout(const struct plan_case *x, const struct config *c,
+			 struct arena *a)
+{
+	struct plan again, apart;
+	struct err e;
+
+	for (int r = 0; r < x->world; r++) {
+		keep_all = false;
+		if (plan_build(&again, c, x->world, r, a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		keep_all = true;
+		if (plan_build(&apart, c, x->world, r, a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		assert_true(apart.prog.bytes[FAMILY_ACT] >
+			    again.prog.bytes[FAMILY_ACT]);
+		compare(&again, &apart, true, x->sets, a);
+		compare(&again, &apart, false, x->sets, a);
+	}
+}
+
+static void test_buffers_are_there_when_needed(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, check_layout) > 150);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_buffers_are_there_when_needed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
