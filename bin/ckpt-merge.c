@@ -397,7 +397,7 @@ static int read_shape(const struct args *a, struct config *c, struct err *e)
 {
 	struct report r = {.arena = a->arena};
 
-	if (config_read(a->config, a->sets.item, a->sets.count, a->arena, c, &r,
+	if (config_load(a->config, a->sets.item, a->sets.count, a->arena, c, &r,
 			e))
 		return -1;
 	shape_finalize(&c->shape);
@@ -549,8 +549,9 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 
 int main(int argc, char **argv)
 {
+	/* Static: what it points to lives as long as the program. */
+	static struct args a;
 	struct arena arena = {0};
-	struct args a = {.arena = &arena};
 	struct sigaction act = {.sa_handler = on_signal};
 	struct err e = {0};
 	int rc;
@@ -562,6 +563,7 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	rc = arena_open(&arena, &e);
+	a.arena = &arena;
 	if (!rc)
 		rc = run(&a, argc, argv, &e);
 	if (!rc && fflush(stdout))

@@ -110,7 +110,7 @@ static int read_config(struct options *o, const char *file, struct verdict *v,
 {
 	*v = (struct verdict){.file = file, .report = {.arena = a}};
 	v->config = arena_alloc(a, 1, sizeof(*v->config));
-	if (config_read(file, o->sets.item, o->sets.count, a, v->config,
+	if (config_load(file, o->sets.item, o->sets.count, a, v->config,
 			&v->report, e)) {
 		fputs(verdict_text(v, a), stderr);
 		return -1;
@@ -193,9 +193,13 @@ static int work(struct options *o, const char *file, struct arena *a,
 	struct verdict v;
 	struct sum sum;
 
-	if (read_config(o, file, &v, a, &s.world_from, e) ||
-	    sum_build(&sum, v.config, (int)o->world, a, e))
+	if (read_config(o, file, &v, a, &s.world_from, e))
 		return -1;
+	if (sum_build(&sum, v.config, (int)o->world, a, e)) {
+		if (e->code == CODE_CONFIG)
+			e->code = CODE_FINDINGS;
+		return -1;
+	}
 	s.sum = &sum;
 	if (print(o, &s, e))
 		return -1;
@@ -208,6 +212,7 @@ int main(int argc, char **argv)
 {
 	struct options o = {.rank = -1};
 	enum cli_found found;
+	enum code code = CODE_DONE;
 	struct arena a = {0};
 	struct err e;
 	int first;
@@ -217,8 +222,9 @@ int main(int argc, char **argv)
 	    (found == CLI_RUN &&
 	     (arena_open(&a, &e) || work(&o, argv[first], &a, &e)))) {
 		log_error("%s", e.text);
-		return e.code;
+		code = e.code;
 	}
 	arena_close(&a);
-	return CODE_DONE;
+	free(o.sets.item);
+	return code;
 }

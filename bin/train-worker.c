@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train-worker: one rank of a training job. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static int read_config(const char *file, const struct options *o,
 	struct report r = {.arena = a};
 	size_t errors, unserved = 0;
 
-	if (config_read(file, o->sets.item, o->sets.count, a, c, &r, e))
+	if (config_load(file, o->sets.item, o->sets.count, a, c, &r, e))
 		return -1;
 	config_finish(c, boot->world, &r);
 	errors = report_count(&r, ERROR);
@@ -125,6 +126,8 @@ static int work(const char *file, const struct options *o)
 	if (boot_open(&boot, 120, &e) || arena_open(&arena, &e))
 		return end(&boot, &e);
 	log_open("train-worker", boot.world > 1 ? boot.rank : -1, level);
+	if (boot.hint[0])
+		log_warn("%s", boot.hint);
 	bad = read_config(file, o, &boot, &config, &arena, &e);
 	boot.common = bad; /* all ranks read the same file: one tells */
 	if (bad || loop_run(&boot, &config, &code, &e))
@@ -142,6 +145,8 @@ int main(int argc, char **argv)
 	int first;
 
 	setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+	/* A limit on file sizes is an error of the write, not a signal. */
+	signal(SIGXFSZ, SIG_IGN);
 	log_open("train-worker", -1, LOG_INFO);
 	if (parse(&o, argc, argv, &first, &found, &e)) {
 		log_error("%s", e.text);

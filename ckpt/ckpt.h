@@ -79,8 +79,12 @@ void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
  * Save SLICE of every peer as RUN_DIR/step_NNNNNNNN, complete or not at all:
  * all files to a temporary folder, checksums and fsync, the manifest last,
  * commit by rename; then LATEST, then all but the KEEP newest are removed
- * (KEEP 0: none).  On failure (CODE_STORAGE for a full disk) earlier
- * checkpoints are untouched and every rank returns the same code.
+ * (KEEP 0: none).  A complete step of that name is kept as it is and nothing
+ * is written; a broken one makes way.  On failure earlier checkpoints are
+ * untouched and every rank returns the same code: CODE_STORAGE for a full
+ * disk, CODE_CKPT when copies of a weight differ between ranks or the step is
+ * another model's.  A file too large is an error only where SIGXFSZ is
+ * ignored.
  */
 int ckpt_save(const char *run_dir, const struct config *c,
 	      const struct weights *w, const struct grid *g,

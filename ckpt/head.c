@@ -168,7 +168,7 @@ int head_shape(const struct head *h, struct shape *s, struct arena *a,
 	for (int i = 0; i < h->shape.count; i++)
 		sets[i] = arena_printf(a, "shape.%s=%s", h->shape.list[i].name,
 				       h->shape.list[i].text);
-	if (config_read("/dev/null", sets, h->shape.count, a, c, &r, e))
+	if (config_load("/dev/null", sets, h->shape.count, a, c, &r, e))
 		return -1;
 	shape_finalize(&c->shape);
 	shape_check(&c->shape, &r);

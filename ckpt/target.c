@@ -67,7 +67,7 @@ static int read_own(const struct ckpt *c, const char *const *sets, int n,
 						    place->list[i].text);
 	for (int i = 0; i < n; i++)
 		all[count++] = sets[i];
-	return config_read("/dev/null", all, count, a, out, r, e);
+	return config_load("/dev/null", all, count, a, out, r, e);
 }
 
 static int check_same_shape(const struct ckpt *c, const struct config *target,
@@ -98,7 +98,7 @@ int ckpt_target(const struct ckpt *c, const char *file, const char *const *sets,
 		struct grid *grid, struct arena *a, struct report *r,
 		struct err *e)
 {
-	int rc = file ? config_read(file, sets, set_count, a, out, r, e)
+	int rc = file ? config_load(file, sets, set_count, a, out, r, e)
 		      : read_own(c, sets, set_count, out, a, r, e);
 
 	if (rc)

@@ -39,11 +39,14 @@ enum kern_act {
 };
 
 /*
- * Dropout.  The element in row r, column c of an (N, C) array is kept or not
- * as Philox(seed, step, site, (row0 + r) * C + c) says, so the choice depends
- * on no layout; kept elements are divided by 1 - p.  row0 is the number of
- * the first row among the rows of the whole global batch.  KEY points to
- * {seed, step} in the device's memory.  p = 0: no dropout, KEY is not read.
+ * Dropout.  The element e = (row0 + r) * C + c, row r and column c of an
+ * (N, C) array, gets word e % 4 of Philox4x32-10 (philox.h) with the key
+ * {seed's low half, its high half} and the counter {e / 4's low half, its
+ * high half, site, step's low half}.  It is kept if that word is at least
+ * (uint32_t)(p 2^32), and then divided by 1 - p; else it becomes 0.  So the
+ * choice depends on no layout.  row0 is the number of the first row among
+ * the rows of the whole global batch.  KEY points to {seed, step} in the
+ * device's memory.  p = 0 or a NULL struct: no dropout, KEY is not read.
  */
 struct kern_drop {
 	double p;

@@ -65,7 +65,7 @@ static inline const char *sim_try(struct sim *s, const char *sets,
 	for (char *t = strtok_r(copy, " ", &save); t && n < 64;
 	     t = strtok_r(NULL, " ", &save))
 		list[n++] = t;
-	if (config_read("/dev/null", list, n, &s->arena, &s->config, &r, e))
+	if (config_load("/dev/null", list, n, &s->arena, &s->config, &r, e))
 		return e->text;
 	shape_finalize(&s->config.shape);
 	place_finalize(&s->config.place, &s->config.shape);
@@ -335,15 +335,18 @@ static inline int sim_save_with(const struct sim *s, const char *dir,
 	}
 	if (why)
 		memcpy(why, room->slot[0], 1024);
-	if (code > 0)
-		fprintf(stderr, "# %.1024s\n", room->slot[0]);
 	munmap(room, sizeof(*room));
 	return code;
 }
 
 static inline int sim_save(const struct sim *s, const char *dir)
 {
-	return sim_save_with(s, dir, NULL, NULL);
+	char why[1024] = "";
+	int code = sim_save_with(s, dir, NULL, why);
+
+	if (code)
+		fprintf(stderr, "# %s\n", why);
+	return code;
 }
 
 /*

@@ -59,7 +59,7 @@ static inline struct config *config_of(const char *text, const char *set,
 	int bad;
 
 	*r = (struct report){.arena = &arena};
-	bad = config_read(file, &set, set != NULL, &arena, c, r, &e);
+	bad = config_load(file, &set, set != NULL, &arena, c, r, &e);
 	unlink(file);
 	return bad ? NULL : c;
 }

@@ -33,7 +33,7 @@ static inline bool plan_config(struct config *c, const char *file,
 	while ((one = strsep(&at, " ")))
 		if (*one)
 			list[n++] = one;
-	if (config_read(file, list, n, a, c, &r, &e))
+	if (config_load(file, list, n, a, c, &r, &e))
 		fail_msg("%s", e.text);
 	config_finish(c, world, &r);
 	return report_count(&r, ERROR) == 0;

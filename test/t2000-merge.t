@@ -173,7 +173,7 @@ run ckpt-merge verify "$T/b"
 is "verify: the newest step, broken or not" $rc 4
 
 ## interrupted
-ckpt-merge reshard "$T/a" "$T/y" --world 8 &
+ckpt-merge reshard "$T/a" "$T/y" --world 8 2>/dev/null &
 pid=$!
 wait_for 5 [ -e "$T/y" ]
 kill -TERM $pid 2>/dev/null

@@ -25,11 +25,11 @@ void buf_free(struct build *b, struct buf *buf)
 		buf_free_now(b, buf);
 }
 
-/* What an op does with one of its buffers. */
-enum how { IN = 1, OUT = 2, BOTH = 3, SCRATCH = 4 };
+/* What an op does with one of its buffers; MAYBE: it may have none. */
+enum how { IN = 1, OUT = 2, BOTH = 3, SCRATCH = 4, MAYBE = 8 };
 
 struct use {
-	enum how how;
+	int how; /* enum how */
 	int64_t bytes;
 };
 
@@ -51,31 +51,54 @@ static uint64_t mix(uint64_t h, uint64_t x)
 	return h ^ h >> 29;
 }
 
-/* Fill USE from kern.h's contracts, in bytes. */
-static void uses_of_kern(const struct op *op, int64_t elem, struct use *u)
-{
-	const int64_t *n = op->n;
-	int64_t all = n[0] * n[1] * elem, C, qkv = 0, heads = 0, scratch = 0;
-
-	if (op->norm) {
-		all = op->norm->N * op->norm->C * elem;
-		C = op->norm->C * elem;
-	} else {
-		C = n[1] * elem;
-	}
-	if (op->attn) {
-		const struct kern_attn_dims *d = op->attn;
-		int64_t N = d->B * d->T * elem;
-
-		heads = N * d->H * d->D;
-		qkv = N * (d->H + 2 * d->G) * d->D;
-		scratch = (int64_t)kern_attn_scratch(d, (size_t)elem);
-	}
 #define USES(...)                                        \
 	do {                                             \
 		const struct use list[] = {__VA_ARGS__}; \
 		memcpy(u, list, sizeof(list));           \
 	} while (0)
+
+/* Ops whose sizes are in their norm or attention dims, by kern.h. */
+static void uses_of_dims(const struct op *op, int64_t elem, struct use *u)
+{
+	const struct kern_attn_dims *d = op->attn;
+	int64_t C = op->norm ? op->norm->C * elem : 0;
+	int64_t stat = op->norm ? 2 * op->norm->N * elem : 0;
+	int64_t all = op->norm ? op->norm->N * C : 0;
+	int64_t row = d ? d->B * d->T * elem : 0;
+	int64_t o = d ? row * d->H * d->D : 0, lse = d ? row * d->H : 0;
+	int64_t qkv = d ? row * (d->H + 2 * d->G) * d->D : 0;
+	int64_t scratch = d ? (int64_t)kern_attn_scratch(d, (size_t)elem) : 0;
+
+	switch (op->code) {
+	case OP_NORM_FWD:
+		USES({OUT, all}, {OUT | MAYBE, all}, {OUT, stat}, {IN, all},
+		     {IN | MAYBE, all}, {IN | MAYBE, C}, {IN, C},
+		     {IN | MAYBE, C});
+		break;
+	case OP_NORM_BWD:
+		USES({OUT, all}, {BOTH, C}, {BOTH | MAYBE, C}, {IN, all},
+		     {IN | MAYBE, all}, {IN, all}, {IN, stat}, {IN, C});
+		break;
+	case OP_ROPE:
+		USES({BOTH, qkv}, {IN, d->T * op->n[0] * 2 * elem});
+		break;
+	case OP_ATTN_FWD:
+		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {SCRATCH, scratch});
+		break;
+	case OP_ATTN_BWD:
+		USES({OUT, qkv}, {IN, o}, {IN, o}, {IN, lse}, {IN, qkv},
+		     {SCRATCH, scratch});
+		break;
+	default: fail_msg("op code %d", op->code);
+	}
+}
+
+/* Ops on rows of the residual stream and on logits. */
+static void uses_of_rows(const struct op *op, int64_t elem, struct use *u)
+{
+	const int64_t *n = op->n;
+	int64_t C = n[1] * elem, all = n[0] * C, one = n[0] * elem;
+
 	switch (op->code) {
 	case OP_EMBED_FWD:
 		USES({OUT, all}, {IN, 4 * n[0]}, {IN, n[3] * C});
@@ -86,60 +109,49 @@ static void uses_of_kern(const struct op *op, int64_t elem, struct use *u)
 	case OP_POS_FWD: USES({BOTH, all}, {IN, n[2] * C}); break;
 	case OP_POS_BWD: USES({BOTH, n[2] * C}, {IN, all}); break;
 	case OP_DROP: USES({OUT, all}, {IN, all}); break;
-	case OP_RESID: USES({OUT, all}, {IN, all}, {IN, all}, {IN, C}); break;
-	case OP_NORM_FWD:
-		USES({OUT, all}, {OUT, all}, {OUT, 2 * op->norm->N * elem},
-		     {IN, all}, {IN, all}, {IN, C}, {IN, C}, {IN, C});
-		break;
-	case OP_NORM_BWD:
-		USES({OUT, all}, {BOTH, C}, {BOTH, C}, {IN, all}, {IN, all},
-		     {IN, all}, {IN, 2 * op->norm->N * elem}, {IN, C});
-		break;
-	case OP_LINEAR_FWD:
-		USES({OUT, all}, {IN, n[0] * n[2] * elem}, {IN, n[2] * C},
-		     {IN, C});
-		break;
-	case OP_LINEAR_BWD_X:
-		USES({OUT, n[0] * n[2] * elem}, {IN, all}, {IN, n[2] * C});
-		break;
-	case OP_LINEAR_BWD_W:
-		USES({BOTH, n[2] * C}, {IN, all}, {IN, n[0] * n[2] * elem});
+	case OP_RESID:
+		USES({OUT, all}, {IN, all}, {IN, all}, {IN | MAYBE, C});
 		break;
 	case OP_BIAS_BWD: USES({BOTH, C}, {IN, all}); break;
-	case OP_ROPE:
-		USES({BOTH, qkv}, {IN, op->attn->T * n[0] * 2 * elem});
-		break;
-	case OP_ATTN_FWD:
-		USES({OUT, heads}, {OUT, heads / op->attn->D}, {IN, qkv},
-		     {SCRATCH, scratch});
-		break;
-	case OP_ATTN_BWD:
-		USES({OUT, qkv}, {IN, heads}, {IN, heads},
-		     {IN, heads / op->attn->D}, {IN, qkv}, {SCRATCH, scratch});
-		break;
 	case OP_ACT_FWD: USES({OUT, all}, {IN, all << n[3]}); break;
 	case OP_ACT_BWD:
 		USES({OUT, all << n[3]}, {IN, all}, {IN, all << n[3]});
 		break;
-	case OP_CE_MAX: USES({OUT, n[0] * elem}, {IN, all}); break;
+	case OP_CE_MAX: USES({OUT, one}, {IN, all}); break;
 	case OP_CE_SUMS:
-		USES({OUT, 2 * n[0] * elem}, {IN, all}, {IN, n[0] * elem},
-		     {IN, 4 * n[0]});
+		USES({OUT, 2 * one}, {IN, all}, {IN, one}, {IN, 4 * n[0]});
 		break;
 	case OP_CE_GRAD:
-		USES({BOTH, 8}, {BOTH, all}, {IN, n[0] * elem},
-		     {IN, 2 * n[0] * elem}, {IN, 4 * n[0]}, {IN, 8});
+		USES({BOTH, 8}, {BOTH, all}, {IN, one}, {IN, 2 * one},
+		     {IN, 4 * n[0]}, {IN, 8});
 		break;
-	case OP_SUMSQ: USES({BOTH, 8}, {IN, n[0] * elem}); break;
+	default: uses_of_dims(op, elem, u);
+	}
+}
+
+/* Products and flat arrays. */
+static void uses_of_kern(const struct op *op, int64_t elem, struct use *u)
+{
+	const int64_t *n = op->n;
+	int64_t out = n[0] * n[1] * elem, in = n[0] * n[2] * elem;
+	int64_t w = n[1] * n[2] * elem, one = n[0] * elem;
+
+	switch (op->code) {
+	case OP_LINEAR_FWD:
+		USES({OUT, out}, {IN, in}, {IN, w}, {IN | MAYBE, n[1] * elem});
+		break;
+	case OP_LINEAR_BWD_X: USES({OUT, in}, {IN, out}, {IN, w}); break;
+	case OP_LINEAR_BWD_W: USES({BOTH, w}, {IN, out}, {IN, in}); break;
+	case OP_SUMSQ: USES({BOTH, 8}, {IN, one}); break;
 	case OP_METRICS: USES({IN, 8 * n[0]}, {IN, 8 * n[0]}); break;
+	case OP_CLIP: break;
 	case OP_ADAMW:
-		USES({BOTH, n[0] * elem}, {BOTH, n[0] * elem},
-		     {BOTH, n[0] * elem}, {IN, n[0] * elem});
+		USES({BOTH, one}, {BOTH, one}, {BOTH, one}, {IN, one});
 		break;
-	case OP_ZERO: USES({OUT, n[0] * elem}); break;
-	case OP_COPY: USES({OUT, n[0] * elem}, {IN, n[0] * elem}); break;
-	case OP_ADD: USES({BOTH, n[0] * elem}, {IN, n[0] * elem}); break;
-	default: assert_int_equal(op->code, OP_CLIP);
+	case OP_ZERO: USES({OUT, one}); break;
+	case OP_COPY: USES({OUT, one}, {IN, one}); break;
+	case OP_ADD: USES({BOTH, one}, {IN, one}); break;
+	default: uses_of_rows(op, elem, u);
 	}
 }
 
@@ -152,6 +164,10 @@ static void uses_of_comm(const struct plan *p, const struct op *op,
 	u[0] = (struct use){IN, n};
 	u[1] = (struct use){OUT, n};
 	u[2] = (struct use){SCRATCH, op->n[1]};
+	if (op->comm == PROG_RECV)
+		u[0].how = 0;
+	if (op->comm == PROG_SEND)
+		u[1].how = 0;
 	if (op->comm == PROG_REDUCE_SCATTER)
 		u[0].bytes *= size;
 	if (op->comm == PROG_ALL_GATHER)
@@ -164,12 +180,19 @@ static uint64_t *granules(const struct shadow *s, struct ref ref,
 {
 	int64_t first = ref.at / BUF_ALIGN;
 
+	if (ref.family < 0)
+		fail_msg("%s: a buffer is missing", s->what);
 	if (ref.at < 0 || ref.at % 4 ||
 	    ref.at + u->bytes > s->plan->prog.bytes[ref.family])
 		fail_msg("%s: %d + %d bytes leave %s", s->what, (int)ref.at,
 			 (int)u->bytes, family_name(ref.family));
 	*count = (ref.at + u->bytes + BUF_ALIGN - 1) / BUF_ALIGN - first;
 	return s->mem[ref.family] + first;
+}
+
+static bool skipped(const struct op *op, const struct use *u, int i)
+{
+	return op->ref[i].family < 0 && u[i].how & MAYBE;
 }
 
 /* The hash of all that OP reads; nobody reads what nobody wrote. */
@@ -182,7 +205,7 @@ static uint64_t read_all(struct shadow *s, const struct op *op,
 	for (int i = 0; i < 9; i++) {
 		const uint64_t *g;
 
-		if (op->ref[i].family < 0 || !(u[i].how & IN))
+		if (!(u[i].how & IN) || skipped(op, u, i))
 			continue;
 		g = granules(s, op->ref[i], &u[i], &count);
 		for (int64_t k = 0; k < count; k++) {
@@ -203,11 +226,11 @@ static void write_all(struct shadow *s, const struct op *op,
 	for (int i = 0; i < 9; i++) {
 		uint64_t *g;
 
-		if (op->ref[i].family < 0 || u[i].how == IN || !u[i].how)
+		if (!(u[i].how & (OUT | SCRATCH)) || skipped(op, u, i))
 			continue;
 		g = granules(s, op->ref[i], &u[i], &count);
 		for (int64_t k = 0; k < count; k++)
-			g[k] = h == POISON || u[i].how == SCRATCH
+			g[k] = h == POISON || u[i].how & SCRATCH
 				       ? POISON
 				       : mix(h, (uint64_t)(k + i)) | 1;
 	}
@@ -248,7 +271,7 @@ static uint64_t run_wait(struct shadow *s, int i, struct use *u)
 	uses_of_comm(s->plan, op, u);
 	if (op->comm == PROG_SEND)
 		assert_true(read_all(s, op, u) == s->sent[i]);
-	if (op->ref[1].family >= 0) {
+	if (u[1].how & OUT) {
 		g = granules(s, op->ref[1], &u[1], &count);
 		for (int64_t k = 0; k < count; k++)
 			assert_true(g[k] == POISON);

@@ -199,7 +199,7 @@ static void test_includes(void **state)
 	struct err e;
 
 	(void)state;
-	assert_int_equal(config_read(arena_printf(&arena, "%s/top.cfg", dir),
+	assert_int_equal(config_load(arena_printf(&arena, "%s/top.cfg", dir),
 				     NULL, 0, &arena, c, &r, &e),
 			 0);
 	assert_string_equal(ids(&r),
@@ -229,7 +229,7 @@ static void test_include_cycle(void **state)
 	struct err e;
 
 	(void)state;
-	assert_int_equal(config_read(arena_printf(&arena, "%s/a.cfg", dir),
+	assert_int_equal(config_load(arena_printf(&arena, "%s/a.cfg", dir),
 				     NULL, 0, &arena, c, &r, &e),
 			 -1);
 	assert_int_equal(e.code, CODE_USAGE);

@@ -262,7 +262,7 @@ static void run_variant(const char *variant, const char *dtype, double loss_tol,
 	r.arena = &a;
 	golden_read(&g, variant);
 	data.arg = &g;
-	assert_int_equal(config_read(path, &set, 1, &a, &c, &r, &e), 0);
+	assert_int_equal(config_load(path, &set, 1, &a, &c, &r, &e), 0);
 	config_finish(&c, 1, &r);
 	for (size_t i = 0; i < r.count; i++)
 		if (r.list[i].severity == ERROR)

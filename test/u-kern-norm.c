@@ -2,7 +2,7 @@
 /* The residual addition, LayerNorm and RMSNorm, forward and backward. */
 #include "test/kern-test.h"
 
-enum { N = 7, C = 29 };
+static int64_t N, C;
 
 static const uint64_t key[2] = {11, 3};
 
@@ -15,10 +15,12 @@ static struct {
 	double *xout, *y, *stat;
 } c;
 
-static void make_case(int bits)
+static void make_case(int bits, int64_t rows, int64_t columns)
 {
 	bool layer = bits & 1;
 
+	N = rows;
+	C = columns;
 	c.dims = (struct kern_norm_dims){
 		N, C, layer ? KERN_LAYERNORM : KERN_RMSNORM, bits & 2, 1e-5};
 	c.branch_on = bits & 4;
@@ -38,10 +40,10 @@ static void make_case(int bits)
 static void naive_resid(void)
 {
 	c.xout = zeros(N * C);
-	for (int i = 0; i < N * C; i++)
+	for (int64_t i = 0; i < N * C; i++)
 		c.xout[i] = c.branch[i] + (c.bias_on ? c.bias[i % C] : 0);
 	kern_cpu_f64.drop(NULL, c.xout, c.xout, N, C, &c.drop);
-	for (int i = 0; i < N * C; i++)
+	for (int64_t i = 0; i < N * C; i++)
 		c.xout[i] += c.x[i];
 }
 
@@ -49,17 +51,17 @@ static void naive_norm(const double *x)
 {
 	c.y = zeros(N * C);
 	c.stat = zeros(2 * N);
-	for (int n = 0; n < N; n++) {
+	for (int64_t n = 0; n < N; n++) {
 		const double *xn = x + n * C;
 		double mean = 0, square = 0;
 
-		for (int i = 0; i < C && c.dims.kind == KERN_LAYERNORM; i++)
+		for (int64_t i = 0; i < C && c.dims.kind == KERN_LAYERNORM; i++)
 			mean += xn[i] / C;
-		for (int i = 0; i < C; i++)
+		for (int64_t i = 0; i < C; i++)
 			square += (xn[i] - mean) * (xn[i] - mean) / C;
 		c.stat[2 * n] = mean;
 		c.stat[2 * n + 1] = 1 / sqrt(square + c.dims.eps);
-		for (int i = 0; i < C; i++) {
+		for (int64_t i = 0; i < C; i++) {
 			double gain = c.w[i] + (c.dims.zero_centered ? 1 : 0);
 
 			c.y[n * C + i] =
@@ -87,16 +89,17 @@ static void check_forward(const struct kern *k)
 		return;
 	check_close("xout", k, xout, c.xout, N * C, tolerance(k));
 	k->resid(NULL, res, x, branch, bias, N, C, &c.drop);
-	assert_memory_equal(res, xout, N * C * k->size);
+	assert_memory_equal(res, xout, (size_t)(N * C) * k->size);
 	k->resid(NULL, x, x, branch, bias, N, C, &c.drop);
-	assert_memory_equal(x, xout, N * C * k->size);
+	assert_memory_equal(x, xout, (size_t)(N * C) * k->size);
 }
 
 static void forward(void **state)
 {
 	(void)state;
 	for (int bits = 0; bits < 32; bits++) {
-		make_case(bits);
+		/* narrow, and wider than the ops' blocks */
+		make_case(bits, bits % 3 ? 7 : 3, bits % 3 ? 29 : 2100);
 		naive_resid();
 		naive_norm(c.branch_on ? c.xout : c.x);
 		EACH_TABLE(k)
@@ -110,7 +113,7 @@ static void forward(void **state)
 /* The sum of dy y + dres x, whose gradient norm_bwd gives. */
 static double loss(void)
 {
-	static double y[N * C], stat[2 * N];
+	static double y[7 * 29], stat[2 * 7];
 	bool layer = c.dims.kind == KERN_LAYERNORM;
 
 	kern_cpu_f64.norm_fwd(NULL, y, NULL, stat, c.x, NULL, NULL, c.w,
@@ -142,7 +145,7 @@ static void backward(void **state)
 		bool layer = bits & 1;
 		double *dw = zeros(C), *db = zeros(C), *dx;
 
-		make_case(bits);
+		make_case(bits, 7, 29);
 		dx = vec_new(&kern_cpu_f64, NULL, N * C);
 		run_bwd(&kern_cpu_f64, dx, dw, layer ? db : NULL, true, false);
 		check_grad("x", c.x, dx, N * C, loss);
@@ -152,37 +155,69 @@ static void backward(void **state)
 	}
 }
 
-/* f32 agrees with f64; dres in place and absent; dw and db accumulate. */
+/*
+ * f32 agrees with f64; dres in place and absent; dw and db accumulate; rows
+ * are wider than the ops' blocks.
+ */
+static void check_variants(const struct kern *k, bool layer)
+{
+	double *dx = zeros(N * C), *dw = zeros(C), *db = zeros(C);
+	double *was = rnd_new(C, 1);
+	void *dxk = vec_new(k, NULL, N * C), *same = vec_new(k, NULL, N * C);
+	void *dwk = vec_new(k, was, C), *dbk = vec_new(k, was, C);
+
+	run_bwd(&kern_cpu_f64, dx, dw, layer ? db : NULL, true, false);
+	run_bwd(k, dxk, dwk, layer ? dbk : NULL, true, false);
+	for (int64_t i = 0; i < C; i++) {
+		dw[i] += was[i];
+		db[i] += was[i];
+	}
+	check_close("dx", k, dxk, dx, N * C, tolerance(k));
+	check_close("dw", k, dwk, dw, C, tolerance(k));
+	check_close("db", k, dbk, db, C, tolerance(k));
+	run_bwd(k, same, dwk, layer ? dbk : NULL, true, true);
+	assert_memory_equal(same, dxk, (size_t)(N * C) * k->size);
+	run_bwd(k, dxk, dwk, layer ? dbk : NULL, false, false);
+	for (int64_t i = 0; i < N * C; i++)
+		dx[i] -= c.dres[i];
+	check_close("dx", k, dxk, dx, N * C, tolerance(k));
+}
+
 static void backward_variants(void **state)
 {
-	const struct kern *k = &kern_cpu_f32, *k64 = &kern_cpu_f64;
-
 	(void)state;
 	for (int bits = 0; bits < 4; bits++) {
-		double *dx, *dw = zeros(C), *db = zeros(C), *was;
-		void *dx32 = vec_new(k, NULL, N * C), *same, *dw32, *db32;
-
-		make_case(bits);
-		dx = vec_new(k64, NULL, N * C);
-		run_bwd(k64, dx, dw, bits & 1 ? db : NULL, true, false);
-		was = rnd_new(C, 1);
-		dw32 = vec_new(k, was, C);
-		db32 = vec_new(k, was, C);
-		same = vec_new(k, NULL, N * C);
-		run_bwd(k, dx32, dw32, bits & 1 ? db32 : NULL, true, false);
-		for (int i = 0; i < C; i++) {
-			dw[i] += was[i];
-			db[i] += was[i];
+		make_case(bits, 5, 601);
+		EACH_TABLE(k)
+		{
+			check_variants(k, bits & 1);
 		}
-		check_close("dx", k, dx32, dx, N * C, tolerance(k));
-		check_close("dw", k, dw32, dw, C, tolerance(k));
-		check_close("db", k, db32, db, C, tolerance(k));
-		run_bwd(k, same, dw32, bits & 1 ? db32 : NULL, true, true);
-		assert_memory_equal(same, dx32, N * C * k->size);
-		run_bwd(k, dx32, dw32, bits & 1 ? db32 : NULL, false, false);
-		for (int i = 0; i < N * C; i++)
-			dx[i] -= c.dres[i];
-		check_close("dx", k, dx32, dx, N * C, tolerance(k));
+	}
+}
+
+/* dw and db in the words of the formula, past the first block of columns. */
+static void columns(void **state)
+{
+	double *dw, *db;
+
+	(void)state;
+	make_case(1, 5, 601);
+	naive_norm(c.x);
+	dw = zeros(C);
+	db = zeros(C);
+	for (int64_t i = 0; i < N * C; i++) {
+		db[i % C] += c.dy[i];
+		dw[i % C] += c.dy[i] * (c.x[i] - c.stat[i / C * 2]) *
+			     c.stat[i / C * 2 + 1];
+	}
+	EACH_TABLE(k)
+	{
+		void *dwk = vec_new(k, zeros(C), C);
+		void *dbk = vec_new(k, zeros(C), C);
+
+		run_bwd(k, vec_new(k, NULL, N * C), dwk, dbk, false, false);
+		check_close("dw", k, dwk, dw, C, tolerance(k));
+		check_close("db", k, dbk, db, C, tolerance(k));
 	}
 }
 
@@ -193,14 +228,14 @@ static void invariants(void **state)
 	for (int bits = 0; bits < 2; bits++) {
 		double *dw = zeros(C), *db = zeros(C), *dx;
 
-		make_case(bits);
+		make_case(bits, 7, 29);
 		c.dims.eps = 0;
 		dx = vec_new(&kern_cpu_f64, NULL, N * C);
 		run_bwd(&kern_cpu_f64, dx, dw, bits ? db : NULL, false, false);
-		for (int n = 0; n < N; n++) {
+		for (int64_t n = 0; n < N; n++) {
 			double s = 0;
 
-			for (int i = 0; i < C; i++)
+			for (int64_t i = 0; i < C; i++)
 				s += dx[n * C + i] *
 				     (bits ? 1 : c.x[n * C + i]);
 			assert_true(fabs(s) < 1e-13);
@@ -212,8 +247,8 @@ static void invariants(void **state)
 static void offset(void **state)
 {
 	(void)state;
-	make_case(1);
-	for (int i = 0; i < N * C; i++)
+	make_case(1, 7, 29);
+	for (int64_t i = 0; i < N * C; i++)
 		c.x[i] = (double)(float)(c.x[i] + 1000);
 	naive_norm(c.x);
 	EACH_TABLE(k)
@@ -272,8 +307,9 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(forward),	  UNIT(backward), UNIT(backward_variants),
-		UNIT(invariants), UNIT(offset),	  UNIT(threads)};
+		UNIT(forward), UNIT(backward),	 UNIT(backward_variants),
+		UNIT(columns), UNIT(invariants), UNIT(offset),
+		UNIT(threads)};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);
 }

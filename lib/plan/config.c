@@ -20,7 +20,7 @@ static void targets_of(struct config *c, struct conf_target target[GROUPS])
 	target[3] = (struct conf_target){&run_group, &c->run};
 }
 
-int config_read(const char *file, const char *const *sets, int set_count,
+int config_load(const char *file, const char *const *sets, int set_count,
 		struct arena *a, struct config *c, struct report *r,
 		struct err *e)
 {

@@ -23,7 +23,7 @@ struct config {
  * has it as a finding too.  A value that was refused keeps its default.
  * Texts are in A.
  */
-int config_read(const char *file, const char *const *sets, int set_count,
+int config_load(const char *file, const char *const *sets, int set_count,
 		struct arena *a, struct config *c, struct report *r,
 		struct err *e);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/plan/prog.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -326,17 +327,38 @@ static int set_sends(struct build *b, struct err *e)
 		       group, PROG_IN_FLIGHT / 2 - 2, pp);
 }
 
+/* A step of more micro-batches times layers has no room in an arena. */
+enum { PARTS_MAX = 1 << 17 };
+
+static int check_length(const struct prog_input *in, int64_t m, struct err *e)
+{
+	const struct stages *st = in->stages;
+	int64_t layers = 0;
+
+	for (int i = in->slice->at.pp; i < st->count; i += st->pp)
+		layers += 1 + st->stage[i].num_layers;
+	if (m <= PARTS_MAX / layers)
+		return 0;
+	return err_set(e, CODE_CONFIG,
+		       "a step of %" PRId64 " micro-batches is too long to "
+		       "plan: at most %" PRId64
+		       " with the layers of pipeline rank %d; raise "
+		       "micro_batch_size or the world",
+		       m, PARTS_MAX / layers, in->slice->at.pp);
+}
+
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	       struct err *e)
 {
 	struct build b = {.out = out, .in = in, .a = a};
-	int m = (int)run_microbatches(&in->config->run, in->grid->dp);
+	int64_t m = run_microbatches(&in->config->run, in->grid->dp);
 
-	if (check_served(in->config, e) || set_sends(&b, e))
+	if (check_served(in->config, e) || set_sends(&b, e) ||
+	    check_length(in, m, e))
 		return -1;
 	memset(out, 0, sizeof(*out));
 	out->elem = spec_param_bytes(&in->config->spec);
-	out->train.microbatches = out->eval.microbatches = m;
+	out->train.microbatches = out->eval.microbatches = (int)m;
 	set_dims(&b);
 	out->tokens = b.N;
 	set_families(&b);

@@ -71,10 +71,13 @@ static void put_stages(FILE *f, const struct show *s)
 	      f);
 }
 
-static bool same_row(const struct spec_row *a, const struct spec_row *b)
+static bool same_row(const struct config *c, int64_t i, int64_t j)
 {
-	return !strcmp(a->name, b->name) && !strcmp(a->norm, b->norm) &&
-	       !strcmp(a->attention, b->attention) && !strcmp(a->mlp, b->mlp);
+	struct spec_row a = spec_layer(&c->spec, &c->shape, i);
+	struct spec_row b = spec_layer(&c->spec, &c->shape, j);
+
+	return !strcmp(a.name, b.name) && !strcmp(a.norm, b.norm) &&
+	       !strcmp(a.attention, b.attention) && !strcmp(a.mlp, b.mlp);
 }
 
 static void put_layers(FILE *f, const struct show *s)
@@ -86,11 +89,8 @@ static void put_layers(FILE *f, const struct show *s)
 		"spec", "norm", "attention", "mlp");
 	for (int64_t n = 1; n <= layers; n++) {
 		struct spec_row row = spec_layer(&c->spec, &c->shape, first);
-		struct spec_row next;
 
-		if (n < layers)
-			next = spec_layer(&c->spec, &c->shape, n);
-		if (n < layers && same_row(&row, &next))
+		if (n < layers && same_row(c, first, n))
 			continue;
 		fprintf(f, "  %-11s  %-14s %-20s %-10s %s\n",
 			word_range(first, n - first).s, row.name, row.norm,
@@ -257,7 +257,7 @@ void show_table(FILE *f, const struct show *s)
 	if (x->grid.world > 1)
 		put_comm(f, x);
 	fprintf(f,
-		"\npipeline bubble: %.2f%% = idle / (pp x step), simulated "
+		"\npipeline bubble: %.1f%% = idle / (pp x step), simulated "
 		"with FLOPs as times and free messages\n",
 		100 * x->sim.bubble);
 }

@@ -38,7 +38,7 @@ void verdict_reach(struct verdict *v, const char *file, const char *const *sets,
 		.report = {.arena = a},
 		.world = world,
 	};
-	if (config_read(file, sets, set_count, a, v->config, &v->report, &e))
+	if (config_load(file, sets, set_count, a, v->config, &v->report, &e))
 		return;
 	v->readable = true;
 	config_finish(v->config, world, &v->report);

@@ -18,10 +18,10 @@
 
 /*
  * Seconds a rank leaves to rank 0 to end the job: when that surely has the
- * same to say, and when it may.
+ * same to say, and when it may (mpirun kills one second after TERM).
  */
 #define COMMON_WAIT 3.0
-#define FIRST_WAIT  0.3
+#define FIRST_WAIT  1.5
 
 static int env_int(const char *name)
 {
@@ -236,7 +236,9 @@ static void sleep_for(double seconds)
 	struct timespec t = {(time_t)seconds,
 			     (long)((seconds - floor(seconds)) * 1e9)};
 
-	nanosleep(&t, NULL);
+	/* the launcher's TERM may come meanwhile */
+	while (nanosleep(&t, &t))
+		;
 }
 
 /*

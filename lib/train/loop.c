@@ -150,8 +150,7 @@ static int open_all(struct loop *l, struct err *e)
 	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
 	bool first = l->boot->rank == 0;
 
-	if (set_threads(l, e) || open_data(l, e) ||
-	    watchdog_open(&l->watchdog, &hooks, e))
+	if (set_threads(l, e) || watchdog_open(&l->watchdog, &hooks, e))
 		return -1;
 	watchdog_phase(l->watchdog, "start", c->run.boot_timeout_seconds);
 	if (l->boot->world > 1 && comm_open(&l->comm, l->boot, timeout, e))
@@ -325,7 +324,8 @@ int loop_run(struct boot *boot, const struct config *c, enum code *code,
 		return -1;
 	bad = (c->run.dir && make_dir(c->run.dir, e)) ||
 	      stop_open(&l.stop, c->run.dir, c->run.exit_duration_in_mins, e) ||
-	      meet(&l, e) || open_all(&l, e) || train(&l, code, e);
+	      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
+	      train(&l, code, e);
 	if (!bad)
 		tell_memory(&l);
 	if (!bad || boot->world == 1)

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# stage-build --svg: well-formed, self-contained, complete.
+. test/lib.sh
+
+d=test/data/stage
+unset SLURM_NTASKS
+
+# Tags that close in order, quoted attributes, no bare & or <.
+well_formed() {
+	perl -0777 -e '
+		$_ = <>; my @open;
+		while (/\G(?:([^<>&]|&(?:amp|lt|gt);)+|<(\/?)(\w+)((?: [\w-]+="[^"<&]*")*)(\/?)>)/gc) {
+			next unless defined $3;
+			if ($2) { (pop(@open) // "") eq $3 or die "</$3> closes nothing\n" }
+			elsif (!$5) { push @open, $3 }
+		}
+		die "wrong at ", pos() // 0, "\n" if (pos() // 0) != length;
+		die "@open left open\n" if @open;
+	' "$1"
+}
+
+draw() { # NAME WORLD ARG...
+	local name=$1 world=$2
+
+	shift 2
+	run stage-build --world "$world" --svg "$T/x.svg" "$@"
+	is "$name: exit 0" "$rc" 0
+	ok "$name: well-formed" well_formed "$T/x.svg"
+	if command -v xmllint >/dev/null; then
+		ok "$name: XML" xmllint --noout --nonet "$T/x.svg"
+	fi
+	is "$name: nothing from elsewhere" \
+		"$(grep -cE 'href|url\([^#]|<script|<image|<style' "$T/x.svg")" 0
+	is "$name: nothing outside of the page" "$(awk '
+		/^<svg/ { split($0, q, "\""); w = q[4]; h = q[6] }
+		/^<(rect|text) x=/ { split($0, q, "\""); if (q[2] > w || q[4] > h) print }
+		' "$T/x.svg")" ""
+}
+
+has() { # NAME ERE
+	ok "$1" grep -qE "$2" "$T/x.svg"
+}
+pp=place.pipeline_model_parallel_size
+
+draw "8 ranks" 8 --set place.tensor_model_parallel_size=2 --set $pp=4 $d/gpt2.cfg
+like "the table is printed too" "$out" "pipeline bubble"
+has "its title" "8 ranks = tp 2 × pp 4"
+is "a row label for each pipeline rank, twice" "$(grep -c '>pp [0-3]<' "$T/x.svg")" 8
+is "each slot has its micro-batch" \
+	"$(grep -cE 'anchor="middle" fill="#(ffffff|0f172a)">(0|1|2|3|4|5|6|7|8|9|10|11)<' "$T/x.svg")" 96
+has "the bubble of the table" \
+	"bubble $(sed -n 's/^pipeline bubble: \([0-9.]*\)%.*/\1/p' <<<"$out")%"
+
+draw "64 ranks" 64 --set $pp=64 --set shape.num_layers=64 --set run.global_batch_size=96 $d/llama.cfg
+is "64 rows, twice" "$(grep -cE '>pp [0-9]+<' "$T/x.svg")" 128
+draw "virtual stages" 2 --set $pp=2 --set place.virtual_pipeline_model_parallel_size=4 $d/llama.cfg
+is "a colour each" "$(grep -oE '>(forward v0|backward v0|v[123])<' "$T/x.svg" | wc -l)" 8
+draw "many micro-batches" 4 --set $pp=4 --set run.global_batch_size=4000 $d/llama.cfg
+has "are drawn together" "mixed, too narrow to draw"
+ok "and stay small" test "$(stat -c %s "$T/x.svg")" -lt 200000
+draw "not served" 2 --set $pp=2 --set shape.qk_layernorm=true $d/llama.cfg
+has "has no timeline" "no timeline"
+
+cp $d/llama.cfg "$T/a<b>&"$'\001\377'.cfg
+draw "a strange file name" 1 "$T/a<b>&"$'\001\377'.cfg
+done_testing
