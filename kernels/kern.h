@@ -119,7 +119,8 @@ struct kern {
 			 const struct kern_drop *d);
 	/*
 	 * dx (N, C) = dres + the norm's input gradient for dy (N, C), where x
-	 * is what was normalised; dres may be NULL (zero) and may be dx.
+	 * is what was normalised; dres may be NULL (zero) and may be dx, which
+	 * is neither dy nor x.
 	 * dw (C) +=, db (C) += (NULL for RMS).
 	 */
 	void (*norm_bwd)(struct queue *q, void *dx, void *dw, void *db,

@@ -177,7 +177,7 @@ void K(norm_bwd)(struct queue *q, void *dx, void *dw, void *db, const void *dy,
 	int64_t N = dims->N, C = dims->C;
 
 	(void)q;
-	/* The columns first: dx may be dres, never dy, but costs no order. */
+	/* dw and db by columns, dx by rows: dx must be neither dy nor x. */
 #pragma omp parallel if (N * C > KERN_SMALL)
 	{
 		struct span c = span_mine(C, 16);

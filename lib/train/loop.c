@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,18 +60,6 @@ static int threads(const struct loop *l)
 		return 1;
 	n = CPU_COUNT(&set) / (l->boot->local_size ? l->boot->local_size : 1);
 	return n > 1 ? n : 1;
-}
-
-static int set_threads(const struct loop *l, struct err *e)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", threads(l));
-	omp_set_num_threads(threads(l));
-	if (setenv("BLIS_NUM_THREADS", text, 0) ||
-	    setenv("OPENBLAS_NUM_THREADS", text, 0))
-		return err_sys(e, CODE_LAUNCH, "cannot set the environment");
-	return 0;
 }
 
 static int sample(void *arg, bool valid, int64_t index, int32_t *ids,
@@ -150,7 +137,8 @@ static int open_all(struct loop *l, struct err *e)
 	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
 	bool first = l->boot->rank == 0;
 
-	if (set_threads(l, e) || watchdog_open(&l->watchdog, &hooks, e))
+	kern_cpu_init(threads(l));
+	if (watchdog_open(&l->watchdog, &hooks, e))
 		return -1;
 	watchdog_phase(l->watchdog, "start", c->run.boot_timeout_seconds);
 	if (l->boot->world > 1 && comm_open(&l->comm, l->boot, timeout, e))
