@@ -9,7 +9,7 @@ MARCH ?= x86-64-v3
 SAN ?=
 V ?=
 BLAS ?= blis-openmp
-CUDA ?= $(if $(shell command -v nvcc 2>/dev/null),auto,0)
+CUDA ?= 0
 
 variant = cpu$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma := ,
@@ -57,11 +57,18 @@ plan_ldlibs = -lconfig -ljansson -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
-.PHONY: all help deps demo check check-long bench lint install uninstall clean test-programs
+.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
+ifneq ($(CUDA),0)
+$(error CUDA=$(CUDA): there are no CUDA kernels yet; CUDA=0 builds the CPU variant)
+endif
+
+all: variant $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
+
+variant:
+	$(call say,VARIANT,$(variant)$(if $(shell command -v nvcc 2>/dev/null),, (no nvcc)))
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -142,6 +149,18 @@ check-long: ## the full counts of the proofs
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) test-programs
 	$(Q)TRISECT_LONG=1 $(prove) $(addprefix $(BUILD)/test/,$(units)) $(sort $(wildcard test/t*.t))
 
+$(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
+
+bench: ## speed, as ratios against peers in the same run (about 10 minutes)
+	$(Q)slurm/deps --bench
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge
+	$(Q)echo '== ops, fp32, 2 threads' && $(BUILD)/test/bench/ops f32 2
+	$(Q)echo '== reshard 2 GiB, TP4 -> TP2 x PP2, against a copy' && $(BUILD)/test/bench/merge $(BUILD)/bin/ckpt-merge 2100 5
+	$(Q)echo '== cfg-finalize and stage-build' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/plan.sh
+	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
+
 lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
 lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r slurm test .ci --include='*' 2>/dev/null)
 lint: ## formatting, static analysis, shell scripts
@@ -157,6 +176,11 @@ install: all ## install under PREFIX (DESTDIR for packaging)
 	install -m 644 $(wildcard bin/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 	cp -R etc slurm $(DESTDIR)$(PREFIX)/share/trisect
 	sed -i 's|TRISECT_BIN-}|TRISECT_BIN-$(PREFIX)/bin}|' $(DESTDIR)$(PREFIX)/share/trisect/slurm/*.sbatch
+
+uninstall: ## remove what install put there
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(progs)) \
+		$(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(wildcard bin/*.1)))
+	rm -rf $(DESTDIR)$(PREFIX)/share/trisect
 
 clean: ## remove what was built
 	rm -rf build

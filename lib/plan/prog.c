@@ -333,7 +333,7 @@ enum { PARTS_MAX = 1 << 17 };
 static int check_length(const struct prog_input *in, int64_t m, struct err *e)
 {
 	const struct stages *st = in->stages;
-	int64_t layers = 0;
+	int64_t layers = 1; /* the ends of the step */
 
 	for (int i = in->slice->at.pp; i < st->count; i += st->pp)
 		layers += 1 + st->stage[i].num_layers;

@@ -9,7 +9,7 @@
 set -eu
 bench=$PWD/build/bench
 config=test/bench/llama.cfg
-lr=0.001
+lr=0.0001
 mkdir -p "$bench"
 python=${PEER_PYTHON:-$bench/venv/bin/python}
 if ! "$python" -c 'import torch, numpy, h5py' 2>/dev/null; then
@@ -18,7 +18,7 @@ if ! "$python" -c 'import torch, numpy, h5py' 2>/dev/null; then
 	"$bench/venv/bin/pip" install -q torch numpy h5py
 fi
 t=$(mktemp -d "$bench/train.XXXXXX")
-trap 'rm -rf "$t"' EXIT
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$t"' EXIT
 
 # Eight windows: every step's global batch is all of them.
 "$python" - "$t/tokens.bin" <<'X'
