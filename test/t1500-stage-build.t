@@ -57,7 +57,7 @@ is "an invalid config prints no plan" "$rc:$out" "1:"
 like "but its findings" "$err" "error: .*\[[a-z-]*\]"
 run stage-build --world 1 --set run.global_batch_size=90000000 $d/llama.cfg
 is "a step too long to plan is refused" "$rc:$out" "1:"
-like "with its length" "$err" "90000000 micro-batches .* at most 14563 "
+like "with its length" "$err" "90000000 micro-batches .* at most 13107 "
 run stage-build --world 1 --set shape.hidden_sise=3 $d/llama.cfg
 is "so does an unknown setting" "$rc:$out" "1:"
 run stage-build --world 4 --set $pp=4 --set shape.mtp_num_layers=1 \
