@@ -11,6 +11,7 @@
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
+#include "lib/base/sys.h"
 #include "lib/plan/check.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/inputs.h"
@@ -48,21 +49,6 @@ static void worst(enum code *code, enum code other)
 {
 	if (other > *code)
 		*code = other;
-}
-
-/* The folders that PATH lies in. */
-static int make_parents(const char *path, struct arena *a, struct err *e)
-{
-	char *folder = arena_strdup(a, path);
-
-	for (char *p = folder + 1; (p = strchr(p, '/')); p++) {
-		*p = 0;
-		if (mkdir(folder, 0777) && errno != EEXIST)
-			return err_sys(e, CODE_STORAGE,
-				       "cannot make folder '%s'", folder);
-		*p = '/';
-	}
-	return 0;
 }
 
 static int write_all(int fd, const char *text)
@@ -148,7 +134,7 @@ static int write_final(const struct options *opt, const struct input *in,
 	}
 	if (!path)
 		path = arena_printf(a, "%s/%s", opt->output_dir, in->name);
-	if (!opt->output && make_parents(path, a, &out->trouble))
+	if (!opt->output && sys_make_parents(path, &out->trouble))
 		return -1;
 	return write_file(path, text, opt->force, a, &out->trouble);
 }
@@ -158,14 +144,18 @@ static void work(const struct batch *b, const struct input *in,
 {
 	const struct options *opt = b->opt;
 	struct arena a = {0};
+	struct err unreadable; /* the report has it too */
 	struct verdict v;
 
 	if (arena_open(&a, &out->trouble)) {
 		out->code = out->trouble.code;
 		return;
 	}
-	verdict_reach(&v, in->file, opt->sets.item, opt->sets.count, opt->world,
-		      &a);
+	if (verdict_read(&v, in->file, opt->sets.item, opt->sets.count, &a,
+			 &unreadable))
+		v.world = opt->world;
+	else
+		verdict_reach(&v, opt->world);
 	out->code = verdict_code(&v);
 	out->valid = v.valid;
 	if (v.valid && (opt->output || opt->output_dir) &&

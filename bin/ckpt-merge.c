@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ckpt/tools.h"
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
+#include "lib/base/sys.h"
 
 /* What the command line says. */
 struct args {
@@ -38,19 +38,12 @@ struct bar {
 	double began, drawn;
 };
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int draw(void *arg, int64_t done, int64_t total)
 {
 	static const char full[] = "########################################";
 	struct bar *b = arg;
-	double t = now(), part = total ? (double)done / (double)total : 1;
+	double t = sys_seconds(),
+	       part = total ? (double)done / (double)total : 1;
 	int width = (int)sizeof(full) - 1, fill;
 
 	if (stopped)
@@ -70,7 +63,7 @@ static int draw(void *arg, int64_t done, int64_t total)
 
 static struct bar bar_begin(const char *what)
 {
-	double t = now();
+	double t = sys_seconds();
 
 	return (struct bar){.what = what, .began = t, .drawn = t};
 }

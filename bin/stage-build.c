@@ -108,19 +108,10 @@ static int choose_world(struct options *o, const struct place *p,
 static int read_config(struct options *o, const char *file, struct verdict *v,
 		       struct arena *a, const char **from, struct err *e)
 {
-	*v = (struct verdict){.file = file, .report = {.arena = a}};
-	v->config = arena_alloc(a, 1, sizeof(*v->config));
-	if (config_load(file, o->sets.item, o->sets.count, a, v->config,
-			&v->report, e)) {
-		fputs(verdict_text(v, a), stderr);
+	if (verdict_read(v, file, o->sets.item, o->sets.count, a, e) ||
+	    choose_world(o, &v->config->place, from, e))
 		return -1;
-	}
-	if (choose_world(o, &v->config->place, from, e))
-		return -1;
-	v->readable = true;
-	config_finish(v->config, o->world, &v->report);
-	v->served = !config_unserved(v->config, &v->report);
-	v->valid = !report_count(&v->report, ERROR);
+	verdict_reach(v, o->world);
 	if (report_count(&v->report, WARNING))
 		fputs(verdict_text(v, a), stderr);
 	if (!v->valid)

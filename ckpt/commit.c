@@ -15,6 +15,7 @@
 #include "ckpt/crc.h"
 #include "ckpt/index.h"
 #include "ckpt/io.h"
+#include "lib/base/sys.h"
 
 enum { STALE_SECONDS = 3600 };
 
@@ -46,21 +47,6 @@ void commit_paths(struct commit *c, const char *run_dir,
 	c->step = arena_printf(a, "%s/%s", run_dir, c->name);
 	c->temp = arena_printf(a, "%s/" FORMAT_TEMP "%s-%016" PRIx64, run_dir,
 			       c->name, p->nonce);
-}
-
-/* mkdir -p */
-static int make_dir(const char *path, struct arena *a, struct err *e)
-{
-	char *copy = arena_strdup(a, path);
-
-	for (char *s = copy + 1; (s = strchr(s, '/')); *s++ = '/') {
-		*s = 0;
-		if (mkdir(copy, 0777) && errno != EEXIST)
-			return io_failed("create folder", copy, e);
-	}
-	if (mkdir(copy, 0777) && errno != EEXIST)
-		return io_failed("create folder", copy, e);
-	return 0;
 }
 
 static bool starts(const char *s, const char *with)
@@ -100,7 +86,7 @@ static void remove_stale(const struct commit *c, struct arena *a)
 
 static int begin(const struct commit *c, struct arena *a, struct err *e)
 {
-	if (make_dir(c->run_dir, a, e))
+	if (sys_make_dir(c->run_dir, e))
 		return -1;
 	remove_stale(c, a);
 	if (mkdir(c->temp, 0777))
@@ -223,6 +209,12 @@ static int finish(const struct commit *c, const struct head *h,
 	return io_sync_dir(c->temp, e);
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct manifest_file *)a)->name,
+		      ((const struct manifest_file *)b)->name);
+}
+
 int commit_manifest(const struct commit *c, const struct head *h,
 		    const struct weights *w, struct manifest_file *files,
 		    int count, struct err *e)
@@ -238,6 +230,7 @@ int commit_manifest(const struct commit *c, const struct head *h,
 	int rc;
 
 	memcpy(m.shape_hash, h->shape_hash, sizeof(m.shape_hash));
+	qsort(files, (size_t)count, sizeof(*files), by_name);
 	if (arena_open(&a, e))
 		return -1;
 	rc = finish(c, h, w, &m, &a, e);

@@ -30,7 +30,7 @@ void commit_paths(struct commit *c, const char *run_dir,
 int commit_begin(const struct commit *c, struct err *e);
 
 /*
- * FILES (sorted by name) are written and synced: read their indexes back,
+ * FILES (put in the order of their names) are written and synced: read their indexes back,
  * check coverage and copies, write manifest.h5 and MANIFEST, sync all.
  */
 int commit_manifest(const struct commit *c, const struct head *h,

@@ -24,12 +24,11 @@ size_t ckpt_dtype_size(enum ckpt_dtype t);
 #define FORMAT_DEAD ".del-"
 
 /* Inside an HDF5 file. */
-#define FORMAT_ROWS	 "/index"
-#define FORMAT_FILES	 "/files"
-#define FORMAT_DATA	 "/data"
-#define FORMAT_GROUP_MAX 16
+#define FORMAT_ROWS	"/index"
+#define FORMAT_FILES	"/files"
+#define FORMAT_DATA	"/data"
 
-#define FORMAT_STEP_MAX	 INT64_C(99999999)
+#define FORMAT_STEP_MAX INT64_C(99999999)
 
 enum {
 	FORMAT_DIMS = 4,

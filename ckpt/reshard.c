@@ -181,12 +181,6 @@ static int write_ranks(struct reshard *r, struct err *e)
 	return load_rest(r->c, e);
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct manifest_file *)a)->name,
-		      ((const struct manifest_file *)b)->name);
-}
-
 /* The step may already be there: kept if it is any good, unless FORCE. */
 static int check_old(const struct reshard *r, bool force, bool *bad,
 		     struct err *e)
@@ -220,7 +214,6 @@ static int write_all(struct reshard *r, bool force, struct err *e)
 			       room);
 	if (write_ranks(r, e))
 		return -1;
-	qsort(r->files, (size_t)r->count, sizeof(*r->files), by_name);
 	if (commit_manifest(&r->commit, &r->head, &r->c->weights, r->files,
 			    r->count, e))
 		return -1;

@@ -178,12 +178,6 @@ static int write_files(struct save *s, struct manifest_file out[FILES],
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct manifest_file *)a)->name,
-		      ((const struct manifest_file *)b)->name);
-}
-
 /* Rank 0: everything is written, make it a checkpoint. */
 static int complete(struct save *s, struct manifest_file *files, int n,
 		    int keep, struct err *e)
@@ -193,7 +187,6 @@ static int complete(struct save *s, struct manifest_file *files, int n,
 	for (int i = 0; i < n; i++)
 		if (*files[i].name)
 			files[count++] = files[i];
-	qsort(files, (size_t)count, sizeof(*files), by_name);
 	if (commit_manifest(&s->commit, &s->head, s->weights, files, count,
 			    e) ||
 	    commit_end(&s->commit, true, e))

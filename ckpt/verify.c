@@ -35,7 +35,7 @@ struct verify {
 	struct ckpt *c;
 	void (*say)(const char *line);
 	const struct ckpt_watch *watch;
-	int64_t problems, total, read;
+	int64_t problems, total;
 };
 
 static void problem(struct verify *v, const struct err *e)

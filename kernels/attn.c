@@ -12,13 +12,7 @@
 #include "kernels/kern_cpu.h"
 #include "kernels/vmath.h"
 
-#define QUERIES 64 /* in a block */
-
-/*
- * Threads that work at a time, and so scratch areas: a constant, so that the
- * scratch's size depends on the dims alone.
- */
-#define KERN_ATTN_WORKERS 16
+#define QUERIES KERN_ATTN_QUERIES /* in a block */
 
 /* One head of one sample: its rows are LD apart, those of o and dout LDO. */
 struct head {
@@ -29,21 +23,15 @@ struct head {
 	const struct kern_drop *drop;
 };
 
-static int64_t workers(const struct kern_attn_dims *dims)
-{
-	int64_t items = dims->B * dims->G;
-
-	return items < KERN_ATTN_WORKERS ? items : KERN_ATTN_WORKERS;
-}
-
 /* Threads share the items; each runs its products by itself. */
 static int threads_for(const struct kern_attn_dims *dims)
 {
 	int64_t threads = omp_get_max_threads();
+	int64_t most = kern_attn_workers(dims);
 
 	if (dims->B * dims->H * dims->T * dims->T < KERN_SMALL)
 		return 1;
-	return (int)(threads < workers(dims) ? threads : workers(dims));
+	return (int)(threads < most ? threads : most);
 }
 
 /* Two blocks of scores; rows are padded to whole cache lines. */
@@ -59,7 +47,7 @@ static int64_t worker_size(const struct kern_attn_dims *dims)
 
 size_t K(attn_scratch)(const struct kern_attn_dims *dims)
 {
-	return (size_t)(workers(dims) * worker_size(dims)) * sizeof(REAL);
+	return kern_attn_scratch(dims, sizeof(REAL));
 }
 
 /* s[i] *= the dropout factor of element ELEM + i. */

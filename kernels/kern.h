@@ -208,9 +208,6 @@ struct kern {
 	void (*copy)(struct queue *q, void *y, const void *x, int64_t n);
 	/* y (n) += x. */
 	void (*add)(struct queue *q, void *y, const void *x, int64_t n);
-	/* y (n) = the sum of the R arrays x (R, n), added in the order r. */
-	void (*sum)(struct queue *q, void *y, const void *x, int64_t R,
-		    int64_t n);
 };
 
 /*

@@ -92,6 +92,5 @@ void K(adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
 void K(zero)(struct queue *q, void *y, int64_t n);
 void K(copy)(struct queue *q, void *y, const void *x, int64_t n);
 void K(add)(struct queue *q, void *y, const void *x, int64_t n);
-void K(sum)(struct queue *q, void *y, const void *x, int64_t R, int64_t n);
 
 #endif

@@ -35,5 +35,4 @@ const struct kern K(cpu) = {
 	.zero = K(zero),
 	.copy = K(copy),
 	.add = K(add),
-	.sum = K(sum),
 };

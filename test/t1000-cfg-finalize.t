@@ -47,6 +47,9 @@ printf '%s\n' "# no name" '' "$T/a.cfg" "$T/bad.cfg" >"$T/list"
 run cfg-finalize "@$T/list"
 is "a list: the worst exit code" $rc 1
 like "a list: both are there" "$out" "a.cfg: valid.*bad.cfg: invalid.*2 inputs: 1 valid, 1 not"
+echo "$T/in" >"$T/folders"
+run cfg-finalize "@$T/folders"
+like "a list may name folders" "$out" "in/b.cfg: .*deep/c.cfg: .*2 inputs"
 run cfg-finalize @- <"$T/list"
 is "a list from standard input" $rc 1
 run cfg-finalize "$T/none.cfg" "$T/a.cfg" "$T/bad.cfg"

@@ -43,6 +43,7 @@ try=${SLURM_RESTART_COUNT:-0}
 gain() { mkdir -p "$RUNS/$SLURM_JOB_NAME/step_0000000$((try + 8))"; }
 case $SLURM_JOB_NAME in
 saved) gain && [ $try -lt 2 ] && exit 75 ;;
+halted) gain && touch "$RUNS/halted/stop" && exit 75 ;;
 stuck) exit 6 ;;
 often) gain && exit 7 ;;
 invalid) exit 3 ;;
@@ -73,6 +74,7 @@ job() { # ID FIELD
 
 saved=$(train saved -N2 --ntasks-per-node=2 -c2)
 merge=$(sbatch --parsable --dependency=afterok:"$saved" "$TOP/slurm/merge.sbatch" src dst --set place.x=2)
+halted=$(train halted -n1)
 stuck=$(train stuck -N2 -n2)
 often=$(TRISECT_MAX_REQUEUE=1 train often -n1)
 invalid=$(train invalid -n2)
@@ -97,6 +99,8 @@ try 2 of a.cfg --set run.x=1 cpus 2"
 is "75: the job completes" "$(job "$saved" JobState)" COMPLETED
 is "afterok: merge follows the last restart" "$(cat "merge-$merge.out")" \
 	"ckpt-merge reshard src dst --set place.x=2"
+like "75 by the stop file: says so" "$(log halted)" 'code 75 and .*/halted/stop is there: not requeueing'
+is "75 by the stop file: no requeue" "$(job "$halted" Restarts) $(job "$halted" ExitCode)" "0 75:0"
 is "6 without a step gained: stops" "$(log stuck | grep -c requeueing)" 1
 like "6 without a step gained: says so" "$(log stuck)" 'no step saved since .*-1.*giving up'
 is "6 without a step gained: worker's code" "$(job "$stuck" ExitCode)" 6:0

@@ -28,7 +28,7 @@ life() { # life DELAY_MS
 
 	before=$(newest)
 	worker "$run" llama 4 "${common[@]}" &
-	wait_for 30 newer_than "$before" || return 1
+	wait_for 60 newer_than "$before" || return 1
 	sleep "$(printf '0.%03d' "$1")"
 	# shellcheck disable=SC2046
 	kill -9 $(ranks) 2>/dev/null

@@ -36,4 +36,5 @@ run train-worker -v $layouts/llama.cfg --set "run.dir=\"$T/large\"" --set run.tr
 read -r planned peak < <(grep -oE '[0-9]+ bytes' <<<"$err" | grep -oE '[0-9]+' | paste -sd' ')
 ok "a larger model: peak $peak is within 48 MiB of the $planned planned" \
 	test $((peak - planned)) -lt $((48 << 20)) -a "$planned" -gt $((100 << 20))
+ok "without save_interval the end is saved" ckpt-merge verify "$T/large/step_00000002"
 done_testing

@@ -89,7 +89,7 @@ ranks() { pgrep -f "^train-worker .*run.dir=\"$1\"" || :; }
 steps() { [ -s "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ]; }
 worker "$T/stop" llama 2 "${long[@]}" &
 job=$!
-wait_for 30 steps "$T/stop" 3
+wait_for 60 steps "$T/stop" 3
 kill -USR1 "$(ranks "$T/stop" | head -n 1)"
 wait $job
 is "USR1 to one rank: all save and stop" $? 75
@@ -99,10 +99,10 @@ is "USR1: the last step is saved" "$(jq -r .step "$T/stop/metrics.jsonl" | tail 
 
 worker "$T/hang" llama 2 "${long[@]}" run.watchdog_seconds=3.0 &
 job=$!
-wait_for 30 steps "$T/hang" 3
+wait_for 60 steps "$T/hang" 3
 victim=$(ranks "$T/hang" | tail -n 1)
 kill -STOP "$victim"
-wait_for 20 eval "! kill -0 $job 2>/dev/null"
+wait_for 60 eval "! kill -0 $job 2>/dev/null"
 kill -CONT "$victim" 2>/dev/null
 wait $job
 is "a stopped peer: the watchdog ends the job" $? 7
@@ -110,9 +110,9 @@ like "a stopped peer: says where" "$(cat "$T/hang.log")" "step.*(over|wait|send|
 
 worker "$T/dead" llama 2 "${long[@]}" &
 job=$!
-wait_for 30 steps "$T/dead" 3
+wait_for 60 steps "$T/dead" 3
 kill -9 "$(ranks "$T/dead" | tail -n 1)"
-wait_for 20 eval "! kill -0 $job 2>/dev/null"
+wait_for 60 eval "! kill -0 $job 2>/dev/null"
 ok "a killed peer ends the job" test $? -eq 0
 is "a killed peer: nobody goes on alone" "$(ranks "$T/dead")" ""
 done_testing

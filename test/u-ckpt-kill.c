@@ -17,6 +17,7 @@
 
 #include "ckpt/io.h"
 #include "ckpt/tools.h"
+#include "lib/base/sys.h"
 #include "test/ckpt-sim.h"
 
 #define MODEL                                                                  \
@@ -49,14 +50,6 @@ static int teardown(void **unused)
 static int moments(void)
 {
 	return getenv("TRISECT_LONG") ? 200 : 20;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Between 0 and LONGEST seconds: the random moment. */
@@ -100,13 +93,13 @@ static void save_and_kill(int64_t step, double longest)
 static void test_save(void **unused)
 {
 	int before = 0, after = 0;
-	double t = now();
+	double t = sys_seconds();
 	struct err e = {0};
 
 	(void)unused;
 	sim.progress.step = 10;
 	assert_int_equal(sim_save(&sim, dir), 0);
-	t = now() - t;
+	t = sys_seconds() - t;
 	for (int i = 0; i < moments(); i++) {
 		int64_t step;
 
@@ -161,9 +154,9 @@ static void test_reshard(void **unused)
 	snprintf(out, sizeof(out), "%s/out", dir);
 	sim_open(&to, MODEL "place.pipeline_model_parallel_size=2", 2);
 	assert_int_equal(sim_save(&sim, from), 0);
-	t = now();
+	t = sys_seconds();
 	reshard(from, &to, out);
-	t = now() - t;
+	t = sys_seconds() - t;
 	for (int i = 0; i < moments(); i++) {
 		int64_t step;
 		pid_t pid;

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole arrays: clear, copy, add, sum of several. */
+/* Whole arrays: clear, copy, add. */
 #include "test/kern-test.h"
 
 static const int64_t sizes[] = {0, 1, 3, 1000, 1027, 40001};
-enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), R = 3 };
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static void check_size(const struct kern *k, int64_t n)
 {
-	double *x = rnd_new(R * n, 1), *y = rnd_new(n, 1);
-	double *none = zeros(n), *two = zeros(n), *all = zeros(n);
-	void *xk = vec_new(k, x, R * n), *yk = vec_new(k, NULL, n);
+	double *x = rnd_new(n, 1), *y = rnd_new(n, 1);
+	double *none = zeros(n), *two = zeros(n);
+	void *xk = vec_new(k, x, n), *yk = vec_new(k, NULL, n);
 
-	for (int64_t i = 0; i < n; i++) {
+	for (int64_t i = 0; i < n; i++)
 		two[i] = y[i] + x[i];
-		all[i] = x[i] + x[n + i] + x[2 * n + i];
-	}
 	k->zero(NULL, yk, n);
 	check_close("zero", k, yk, none, n, 0);
 	yk = vec_new(k, NULL, n);
@@ -23,11 +21,6 @@ static void check_size(const struct kern *k, int64_t n)
 	yk = vec_new(k, y, n);
 	k->add(NULL, yk, xk, n);
 	check_close("add", k, yk, two, n, tolerance(k));
-	yk = vec_new(k, NULL, n);
-	k->sum(NULL, yk, xk, R, n);
-	check_close("sum", k, yk, all, n, tolerance(k));
-	k->sum(NULL, yk, xk, 1, n);
-	check_close("sum of 1", k, yk, x, n, 0);
 }
 
 static void values(void **state)
@@ -59,23 +52,6 @@ static void ends(void **state)
 	}
 }
 
-/* sum adds in the order of the ranks: 1e30 - 1e30 + 1, not 1 first. */
-static void order(void **state)
-{
-	double x[3] = {1e30, -1e30, 1}, z[3] = {1, 1e30, -1e30};
-
-	(void)state;
-	EACH_TABLE(k)
-	{
-		void *y = vec_new(k, NULL, 1);
-
-		k->sum(NULL, y, vec_new(k, x, 3), 3, 1);
-		assert_true(get(k, y, 0) == 1);
-		k->sum(NULL, y, vec_new(k, z, 3), 3, 1);
-		assert_true(get(k, y, 0) == 0);
-	}
-}
-
 enum { BIG = 50001 };
 
 static struct {
@@ -85,18 +61,18 @@ static struct {
 static void run_big(const struct kern *k)
 {
 	k->zero(NULL, big.y, BIG);
-	k->sum(NULL, big.y, big.x, R, BIG);
+	k->copy(NULL, big.y, big.x, BIG);
 	k->add(NULL, big.y, big.x, BIG);
 }
 
 static void threads(void **state)
 {
-	double *x = rnd_new(R * BIG, 1);
+	double *x = rnd_new(BIG, 1);
 
 	(void)state;
 	EACH_TABLE(k)
 	{
-		big.x = vec_new(k, x, R * BIG);
+		big.x = vec_new(k, x, BIG);
 		big.y = vec_new(k, NULL, BIG);
 		check_threads(run_big, k, big.y, BIG * k->size);
 	}
@@ -105,7 +81,7 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {UNIT(values), UNIT(ends),
-					   UNIT(order), UNIT(threads)};
+					   UNIT(threads)};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);
 }

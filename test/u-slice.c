@@ -150,10 +150,41 @@ static void test_every_weight_once(void **state)
 	assert_true(plan_grid(24, check_layout) > 900);
 }
 
+/* Without a size, Megatron's: max(40e6, 1e6 * dp) parameters; no overlap: 1. */
+static void test_bucket_sizes(void **state)
+{
+	static const struct {
+		const char *sets;
+		bool many;
+	} cases[] = {
+		{"shape.hidden_size=2048", false},
+		{"shape.hidden_size=2048 place.overlap_grad_reduce=true", true},
+		{"place.overlap_grad_reduce=true", false},
+		{"place.overlap_grad_reduce=true place.bucket_size=500", true},
+		{"place.bucket_size=500", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct config c;
+		struct plan p;
+		struct arena a;
+		struct err e;
+
+		assert_int_equal(arena_open(&a, &e), 0);
+		assert_true(plan_config(&c, LLAMA, cases[i].sets, 1, &a));
+		if (plan_build(&p, &c, 1, 0, &a, &e))
+			fail_msg("%s", e.text);
+		assert_int_equal(p.slice.buckets.count > 1, cases[i].many);
+		arena_close(&a);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_weight_once),
+		cmocka_unit_test(test_bucket_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

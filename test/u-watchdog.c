@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/sys.h"
 #include "lib/train/watchdog.h"
 #include "lib/train/within.h"
 
@@ -57,22 +58,24 @@ static void a_hang_is_told_twice_and_with_its_place(void **state)
 {
 	int op = 42;
 	struct watchdog *w = start(&op);
-	double begun = seconds_now();
+	double begun = sys_seconds();
 
 	(void)state;
 	watchdog_phase(w, "step", 1.0);
-	while (!atomic_load(&warned) && seconds_now() < begun + 5)
+	while (!atomic_load(&warned) && sys_seconds() < begun + 5)
 		pause_for(0.01);
-	assert_true(seconds_now() - begun >= 0.5);
+	assert_true(sys_seconds() - begun >= 0.5);
 	assert_int_equal(atomic_load(&expired), 0);
-	while (!atomic_load(&expired) && seconds_now() < begun + 5)
+	while (!atomic_load(&expired) && sys_seconds() < begun + 5)
 		pause_for(0.01);
-	assert_true(seconds_now() - begun >= 1.0);
+	assert_true(sys_seconds() - begun >= 1.0);
 	pause_for(0.3);
 	watchdog_close(w);
 	assert_int_equal(warned, 1);
 	assert_int_equal(expired, 1);
-	assert_string_equal(said, "step: 1 s of at most 1 s, at op 42");
+	/* later than that on a busy machine, but not without its place */
+	assert_int_equal(strncmp(said, "step: ", 6), 0);
+	assert_non_null(strstr(said, " s of at most 1 s, at op 42"));
 }
 
 static void progress_keeps_it_quiet(void **state)
@@ -107,12 +110,12 @@ static void closing_is_prompt(void **state)
 {
 	int op = 0;
 	struct watchdog *w = start(&op);
-	double begun = seconds_now();
+	double begun = sys_seconds();
 
 	(void)state;
 	watchdog_close(w);
 	watchdog_close(NULL);
-	assert_true(seconds_now() - begun < 2);
+	assert_true(sys_seconds() - begun < 2);
 }
 
 static void forever(void *arg)
@@ -129,14 +132,14 @@ static void at_once(void *arg)
 static void a_call_has_a_deadline(void **state)
 {
 	static int done;
-	double begun = seconds_now();
+	double begun = sys_seconds();
 
 	(void)state;
 	assert_int_equal(within(10, at_once, &done), 0);
 	assert_int_equal(done, 1);
 	assert_int_equal(within(0.3, forever, NULL), -1);
-	assert_true(seconds_now() - begun >= 0.3);
-	assert_true(seconds_now() - begun < 5);
+	assert_true(sys_seconds() - begun >= 0.3);
+	assert_true(sys_seconds() - begun < 5);
 }
 
 int main(void)

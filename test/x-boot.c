@@ -40,7 +40,7 @@ static void fill(struct boot_card *card, const char *what)
 	if (!strcmp(what, "step"))
 		card->resume_step = -1;
 	if (!strcmp(what, "late"))
-		sleep(20);
+		sleep(60);
 	if (!strcmp(what, "dies"))
 		raise(SIGKILL);
 	if (!strcmp(what, "aborts"))

@@ -46,7 +46,7 @@ void config_finish(struct config *c, int64_t world, struct report *r)
 	shape_check(&c->shape, r);
 	spec_check(&c->spec, &c->shape, r);
 	place_check(&c->place, &c->shape, world, r);
-	run_check(&c->run, &c->shape, &c->place, world, r);
+	run_check(&c->run, &c->place, world, r);
 }
 
 /* A feature of the rules that train-worker does not run yet. */

@@ -91,25 +91,36 @@ static int add_folder(struct inputs *in, const char *folder, struct arena *a,
 	return bad;
 }
 
+/* A folder, or whatever is to be read as a config. */
+static int add_path(struct inputs *in, const char *path, struct arena *a,
+		    struct err *e)
+{
+	struct stat st;
+
+	if (strcmp(path, "-") && !stat(path, &st) && S_ISDIR(st.st_mode))
+		return add_folder(in, path, a, e);
+	add_file(in, path, a);
+	return 0;
+}
+
 static int add_list(struct inputs *in, const char *list, struct arena *a,
 		    struct err *e)
 {
 	FILE *f = strcmp(list, "-") ? fopen(list, "re") : stdin;
 	size_t before = in->count, room = 0;
 	char *line = NULL;
-	ssize_t len;
-	int bad;
+	int bad = 0;
 
 	if (!f)
 		return err_sys(e, CODE_USAGE, "cannot read list '%s'", list);
-	while ((len = getline(&line, &room, f)) > 0) {
+	while (!bad && getline(&line, &room, f) > 0) {
 		line[strcspn(line, "\r\n")] = 0;
 		if (*line && *line != '#')
-			add_file(in, line, a);
+			bad = add_path(in, line, a, e);
 	}
 	free(line);
-	bad = ferror(f) ? err_sys(e, CODE_USAGE, "cannot read list '%s'", list)
-			: 0;
+	if (ferror(f))
+		bad = err_sys(e, CODE_USAGE, "cannot read list '%s'", list);
 	if (f != stdin)
 		fclose(f);
 	if (!bad && in->count == before)
@@ -120,12 +131,7 @@ static int add_list(struct inputs *in, const char *list, struct arena *a,
 int inputs_add(struct inputs *in, const char *operand, struct arena *a,
 	       struct err *e)
 {
-	struct stat st;
-
 	if (*operand == '@')
 		return add_list(in, operand + 1, a, e);
-	if (strcmp(operand, "-") && !stat(operand, &st) && S_ISDIR(st.st_mode))
-		return add_folder(in, operand, a, e);
-	add_file(in, operand, a);
-	return 0;
+	return add_path(in, operand, a, e);
 }

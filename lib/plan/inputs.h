@@ -19,8 +19,8 @@ struct inputs {
 
 /*
  * Add what OPERAND stands for, in a fixed order: a folder gives every *.cfg
- * below it (links to folders are not followed), @LIST every line of the file
- * LIST but empty ones and those that begin with #.  Files themselves are not looked at.  -1 (CODE_USAGE): a folder or
+ * below it (links to folders are not followed), @LIST what every line of the
+ * file LIST names, but empty ones and those that begin with #.  Files themselves are not looked at.  -1 (CODE_USAGE): a folder or
  * list that cannot be read, or that has nothing in it.
  */
 int inputs_add(struct inputs *in, const char *operand, struct arena *a,

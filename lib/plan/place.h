@@ -38,7 +38,7 @@ struct place {
 	bool use_distributed_optimizer;
 	int data_parallel_sharding_strategy; /* enum place_sharding */
 	bool overlap_grad_reduce, overlap_param_gather;
-	int64_t bucket_size; /* parameters; unset: Megatron's rule */
+	int64_t bucket_size; /* parameters; unset: see its row in place.c */
 	int64_t make_vocab_size_divisible_by;
 	bool should_pad_vocab;
 	int recompute_granularity; /* enum place_recompute */
@@ -49,7 +49,7 @@ struct place {
 
 extern const struct group place_group;
 
-/* Fill what was not given; WORLD (ranks) 0 leaves what depends on it. */
+/* Fill what was not given. */
 void place_finalize(struct place *p, const struct shape *shape);
 
 /*

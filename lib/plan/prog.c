@@ -327,14 +327,25 @@ static int set_sends(struct build *b, struct err *e)
 		       group, PROG_IN_FLIGHT / 2 - 2, pp);
 }
 
-/* A step of more micro-batches times layers has no room in an arena. */
-enum { PARTS_MAX = 1 << 17 };
+/*
+ * A step of more micro-batches times layers has no room in an arena; longer
+ * micro-batches, times the widest layer, none in 63 bits.
+ */
+enum { PARTS_MAX = 1 << 17, TOKENS_MAX = 1 << 24 };
 
 static int check_length(const struct prog_input *in, int64_t m, struct err *e)
 {
 	const struct stages *st = in->stages;
+	const int64_t n =
+		in->config->run.micro_batch_size * in->config->shape.seq_length;
 	int64_t layers = 1; /* the ends of the step */
 
+	if (n > TOKENS_MAX)
+		return err_set(e, CODE_CONFIG,
+			       "a micro-batch of %" PRId64
+			       " tokens (micro_batch_size x seq_length) is too "
+			       "long to plan: at most %d",
+			       n, TOKENS_MAX);
 	for (int i = in->slice->at.pp; i < st->count; i += st->pp)
 		layers += 1 + st->stage[i].num_layers;
 	if (m <= PARTS_MAX / layers)
@@ -364,6 +375,10 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	set_families(&b);
 	build_train(&b);
 	build_eval(&b);
+	if (b.too_large)
+		return err_set(e, CODE_CONFIG,
+			       "the step's activations need more than 2^56 "
+			       "bytes: lower micro_batch_size");
 	out->bytes[FAMILY_ACT] = b.pool[0].peak;
 	out->bytes[FAMILY_COMM] = b.pool[1].peak;
 	return 0;

@@ -8,6 +8,9 @@
 
 enum { BUF_ALIGN = 64 };
 
+/* No machine has so many; sums and products of bytes stay far below 2^63. */
+#define POOL_BYTES_MAX ((int64_t)1 << 56)
+
 static struct pool *pool_of(struct build *b, int family)
 {
 	assert(family == FAMILY_ACT || family == FAMILY_COMM);
@@ -20,6 +23,10 @@ struct buf buf_bytes(struct build *b, int family, int64_t bytes)
 	struct pool *p = pool_of(b, family);
 	struct buf new;
 
+	if (bytes > POOL_BYTES_MAX - p->top) {
+		b->too_large = true;
+		bytes = BUF_ALIGN;
+	}
 	bytes = (bytes + BUF_ALIGN - 1) / BUF_ALIGN * BUF_ALIGN;
 	for (size_t i = 0; i < p->holes; i++) {
 		struct buf *hole = &p->hole[i];
@@ -132,7 +139,7 @@ struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
 	return op;
 }
 
-int group_size(const struct build *b, int group)
+static int group_size(const struct build *b, int group)
 {
 	const struct grid *g = b->in->grid;
 
@@ -156,7 +163,7 @@ static int64_t comm_bytes(const struct build *b, int comm, int group, int64_t n)
 	case PROG_RECV: return 0;
 	case PROG_ALL_GATHER:
 	case PROG_REDUCE_SCATTER: return bytes * (size - 1);
-	default: return 2 * bytes * (size - 1) / size;
+	default: return (int64_t)((__int128)2 * bytes * (size - 1) / size);
 	}
 }
 

@@ -61,6 +61,7 @@ struct build {
 	const struct prog_input *in;
 	struct arena *a;
 	struct pool pool[2]; /* FAMILY_ACT, FAMILY_COMM */
+	bool too_large;	     /* a pool: the program is no good */
 	bool train;
 	const struct stage *stage;
 	int mb, chunk;
@@ -111,7 +112,6 @@ void emit_wait(struct build *b, int op);
 /* Start and wait. */
 void emit_collective(struct build *b, int comm, int group, struct ref send,
 		     struct ref recv, int64_t n);
-int group_size(const struct build *b, int group);
 
 /* prog_linear.c: products with their tensor-parallel communication */
 void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
@@ -139,9 +139,6 @@ struct buf stream_norm(struct build *b, struct stream *s, enum part w,
 /* Add the branch without a norm. */
 void stream_settle(struct build *b, struct stream *s);
 struct kern_drop dropout(const struct build *b, double p, uint32_t site);
-/* Dropout's sites: one for the embedding, three a layer. */
-enum { SITE_ATTENTION = 1, SITE_PROJ, SITE_MLP };
-uint32_t dropout_site(int64_t layer, int which);
 
 /* prog_ends.c: the first and the last stage */
 void embed_forward(struct build *b, struct stream *s);

@@ -2,7 +2,10 @@
 /* One pre-norm transformer layer: x += attn(norm(x)); x += mlp(norm(x)). */
 #include "lib/plan/prog_build.h"
 
-uint32_t dropout_site(int64_t layer, int which)
+/* Dropout's sites: 0 for the embedding, three a layer. */
+enum { SITE_ATTENTION = 1, SITE_PROJ, SITE_MLP };
+
+static uint32_t dropout_site(int64_t layer, int which)
 {
 	return (uint32_t)(4 * layer + which);
 }
@@ -177,6 +180,14 @@ static void attention_half(struct build *b, struct stream *s,
 	forget(b, &v->o);
 	stream_branch(b, s, reduce_rows(b, branch), PART_PROJ_B, SITE_PROJ);
 }
+
+/* The names of shape.h are the kernels' too. */
+_Static_assert((int)ACT_GELU == (int)KERN_GELU &&
+		       (int)ACT_GELU_TANH == (int)KERN_GELU_TANH &&
+		       (int)ACT_SILU == (int)KERN_SILU &&
+		       (int)ACT_RELU2 == (int)KERN_RELU2 &&
+		       (int)ACT_QUICK_GELU == (int)KERN_QUICK_GELU,
+	       "activation_func and enum kern_act differ");
 
 static void emit_act(struct build *b, int code, const struct ref *refs,
 		     int count)

@@ -5,7 +5,6 @@
 
 #include "lib/plan/field.h"
 
-struct shape;
 struct place;
 
 enum run_lr { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_INVERSE_SQRT, LR_WSD };
@@ -59,11 +58,11 @@ extern const struct group run_group;
 void run_finalize(struct run *r, const struct place *place, int64_t world);
 
 /*
- * Report everything wrong with RUN for SHAPE and PLACE and, unless it is 0,
+ * Report everything wrong with RUN for PLACE and, unless it is 0,
  * WORLD ranks: batch sizes, the schedule's feasibility, rates, data.
  */
-void run_check(const struct run *run, const struct shape *shape,
-	       const struct place *place, int64_t world, struct report *r);
+void run_check(const struct run *run, const struct place *place, int64_t world,
+	       struct report *r);
 
 /* Micro-batches of one step on each data-parallel rank. */
 int64_t run_microbatches(const struct run *run, int64_t dp);

@@ -288,10 +288,9 @@ static void check_data(const struct run *run, struct report *r)
 			   run->split);
 }
 
-void run_check(const struct run *run, const struct shape *shape,
-	       const struct place *place, int64_t world, struct report *r)
+void run_check(const struct run *run, const struct place *place, int64_t world,
+	       struct report *r)
 {
-	(void)shape;
 	check_batch(run, place, world, r);
 	check_length(run, r);
 	check_rate(run, r);

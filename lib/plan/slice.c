@@ -177,6 +177,7 @@ static void add_layer(struct builder *b, int64_t layer)
 		PART_FC1_B,
 	};
 
+	b->out->layer_first[layer] = b->out->params;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
 		add_part(b, parts[i], layer);
 	add_gated(b, PART_FC1_W, PART_GATE_W, PART_UP_W, layer);
@@ -223,19 +224,28 @@ static void add_stage(struct builder *b, const struct stage *st)
 		add_head(b, st);
 }
 
+/* Parameters of a bucket; 0: one bucket for all, where nothing overlaps. */
+static int64_t bucket_size(const struct place *p, int dp)
+{
+	int64_t least = (int64_t)1000000 * dp;
+
+	if (!p->overlap_grad_reduce)
+		return 0;
+	if (IS_SET(p->bucket_size))
+		return p->bucket_size;
+	return least > 40000000 ? least : 40000000;
+}
+
 /* Lay the params out in the flat buffer. */
 static void lay_out(struct builder *b)
 {
 	struct slice *s = b->out;
 	int64_t *size = arena_alloc(b->a, (size_t)s->params + 1, sizeof(*size));
-	int64_t bucket_size = 0;
 
 	for (int i = 0; i < s->params; i++)
 		size[i] = s->param[i].rows * s->param[i].cols;
-	if (b->p->overlap_grad_reduce && IS_SET(b->p->bucket_size))
-		bucket_size = b->p->bucket_size;
-	buckets_build(&s->buckets, size, NULL, s->params, bucket_size, s->dp,
-		      b->a);
+	buckets_build(&s->buckets, size, NULL, s->params,
+		      bucket_size(b->p, s->dp), s->dp, b->a);
 	for (int i = 0; i < s->params; i++) {
 		struct param *p = &s->param[i];
 
@@ -261,6 +271,10 @@ void slice_build(struct slice *out, const struct shape *s,
 	out->dp = g->dp * g->cp;
 	out->d = at.dp * g->cp + at.cp;
 	out->zero = p->use_distributed_optimizer;
+	out->layer_first = arena_alloc(a, (size_t)s->num_layers,
+				       sizeof(*out->layer_first));
+	for (int64_t i = 0; i < s->num_layers; i++)
+		out->layer_first[i] = -1;
 	for (b.chunk = 0; b.chunk < stages->vp; b.chunk++)
 		add_stage(&b, &stages->stage[b.chunk * stages->pp + at.pp]);
 	lay_out(&b);
@@ -269,10 +283,18 @@ void slice_build(struct slice *out, const struct shape *s,
 const struct param *slice_find(const struct slice *s, enum part part,
 			       int64_t layer, int chunk)
 {
-	for (int i = 0; i < s->params; i++)
-		if (s->param[i].part == part && s->param[i].layer == layer &&
-		    s->param[i].chunk == chunk)
-			return &s->param[i];
+	bool any = layer < 0;
+	int first = any ? 0 : s->layer_first[layer];
+
+	/* The params of a layer lie together. */
+	for (int i = first; i >= 0 && i < s->params; i++) {
+		const struct param *p = &s->param[i];
+
+		if (!any && p->layer != layer)
+			break;
+		if (p->part == part && p->layer == layer && p->chunk == chunk)
+			return p;
+	}
 	return NULL;
 }
 

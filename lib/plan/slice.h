@@ -47,6 +47,7 @@ struct slice {
 	struct coord at;
 	struct param *param;
 	int params;
+	int *layer_first; /* [num_layers]: the first param of each, or -1 */
 	struct piece *piece;
 	int pieces;
 	struct buckets buckets;

@@ -69,8 +69,12 @@ static int one_way(struct cut *c)
 	return 0;
 }
 
-bool stages_uneven(int64_t layers, int64_t pp, int64_t vp, int64_t *f,
-		   int64_t *z)
+/*
+ * First and last stage of F and Z layers so that the middle ones are equal;
+ * false if there is no such cut.
+ */
+static bool uneven_cut(int64_t layers, int64_t pp, int64_t vp, int64_t *f,
+		       int64_t *z)
 {
 	int64_t units = layers / vp, middle = (units + pp - 1) / pp, rest;
 
@@ -105,7 +109,7 @@ static void suggest_split(struct cut *c)
 				n);
 			break;
 		}
-	if (stages_uneven(l, pp, c->vp, &f, &z))
+	if (uneven_cut(l, pp, c->vp, &f, &z))
 		report_suggest(c->r, ENDS_FMT, f, z);
 	if ((l + 2) % (pp * c->vp) == 0)
 		report_suggest(c->r,
@@ -194,7 +198,7 @@ static void suggest_ends(struct cut *c)
 {
 	int64_t f, z;
 
-	if (stages_uneven(c->layers, c->pp, c->vp, &f, &z))
+	if (uneven_cut(c->layers, c->pp, c->vp, &f, &z))
 		report_suggest(c->r, ENDS_FMT, f, z);
 	if (c->layers % (c->pp * c->vp) == 0)
 		report_suggest(c->r,

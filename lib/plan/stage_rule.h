@@ -13,11 +13,4 @@
 int stages_place(struct stages *out, const struct place *p,
 		 const struct shape *s, struct report *r);
 
-/*
- * The smallest even cut that works, for suggestions: first and last stage
- * sizes F and Z so that the middle ones are equal.  False if there is none.
- */
-bool stages_uneven(int64_t layers, int64_t pp, int64_t vp, int64_t *f,
-		   int64_t *z);
-
 #endif

@@ -26,21 +26,24 @@ static void count(struct verdict *v)
 		v->dp = g.dp;
 }
 
-void verdict_reach(struct verdict *v, const char *file, const char *const *sets,
-		   int set_count, int64_t world, struct arena *a)
+int verdict_read(struct verdict *v, const char *file, const char *const *sets,
+		 int set_count, struct arena *a, struct err *e)
 {
-	bool runs;
-	struct err e;
-
 	*v = (struct verdict){
 		.file = file,
 		.config = arena_alloc(a, 1, sizeof(*v->config)),
 		.report = {.arena = a},
-		.world = world,
 	};
-	if (config_load(file, sets, set_count, a, v->config, &v->report, &e))
-		return;
-	v->readable = true;
+	v->readable = !config_load(file, sets, set_count, a, v->config,
+				   &v->report, e);
+	return v->readable ? 0 : -1;
+}
+
+void verdict_reach(struct verdict *v, int64_t world)
+{
+	bool runs;
+
+	v->world = world;
 	config_finish(v->config, world, &v->report);
 	runs = !config_unserved(v->config, &v->report);
 	v->valid = !report_count(&v->report, ERROR);

@@ -18,11 +18,14 @@ struct verdict {
 };
 
 /*
- * Judge FILE with SETS for WORLD ranks (0: not known).  Never fails: what is
- * wrong is in the report.  All memory is from A.
+ * Read FILE with SETS.  -1: unreadable, E says why, and so does the report.
+ * All memory is from A.
  */
-void verdict_reach(struct verdict *v, const char *file, const char *const *sets,
-		   int set_count, int64_t world, struct arena *a);
+int verdict_read(struct verdict *v, const char *file, const char *const *sets,
+		 int set_count, struct arena *a, struct err *e);
+
+/* Then judge it for WORLD ranks (0: not known); the report says what is wrong */
+void verdict_reach(struct verdict *v, int64_t world);
 
 /* A line per finding and one for the whole. */
 const char *verdict_text(const struct verdict *v, struct arena *a);

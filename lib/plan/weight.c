@@ -111,8 +111,12 @@ void weights_build(struct weights *out, const struct shape *s, struct arena *a)
 		new->init = INIT_NORMAL_EMBED;
 		new->token_partial = true;
 	}
-	for (b.layer = 0; b.layer < s->num_layers; b.layer++)
+	out->layer_first = arena_alloc(a, (size_t)s->num_layers,
+				       sizeof(*out->layer_first));
+	for (b.layer = 0; b.layer < s->num_layers; b.layer++) {
+		out->layer_first[b.layer] = out->count;
 		add_layer(&b, s);
+	}
 	b.layer = -1;
 	add_norm(&b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B, "final_norm");
 	if (!s->share_embeddings_and_output_weights) {
@@ -124,16 +128,12 @@ void weights_build(struct weights *out, const struct shape *s, struct arena *a)
 
 int weights_find(const struct weights *w, enum part part, int64_t layer)
 {
-	for (int i = 0; i < w->count; i++)
-		if (w->list[i].part == part && w->list[i].layer == layer)
-			return i;
-	return -1;
-}
+	bool any = layer < 0;
 
-int weights_named(const struct weights *w, const char *name)
-{
-	for (int i = 0; i < w->count; i++)
-		if (!strcmp(w->list[i].name, name))
+	/* The weights of a layer lie together. */
+	for (int i = any ? 0 : w->layer_first[layer];
+	     i < w->count && (any || w->list[i].layer == layer); i++)
+		if (w->list[i].part == part && w->list[i].layer == layer)
 			return i;
 	return -1;
 }

@@ -73,15 +73,13 @@ struct weight {
 struct weights {
 	struct weight *list; /* in the order of the model */
 	int count;
+	int *layer_first; /* [num_layers]: the first one of each layer */
 };
 
 void weights_build(struct weights *out, const struct shape *s, struct arena *a);
 
 /* The weight PART of LAYER (-1: not in a layer), or -1 if there is none. */
 int weights_find(const struct weights *w, enum part part, int64_t layer);
-
-/* The weight with this canonical name, or -1. */
-int weights_named(const struct weights *w, const char *name);
 
 int64_t weight_elements(const struct weight *w);
 

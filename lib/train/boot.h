@@ -23,6 +23,7 @@ struct boot_card {
 	char shape_hash[33];
 	char config_hash[33]; /* of the finalised config */
 	int64_t resume_step;  /* -1: from the start */
+	uint64_t cpus;	      /* hash of the cpus it may run on */
 	uint64_t nonce;	      /* rank 0's is the job's */
 	int32_t code;	      /* not 0: this rank could not start, */
 	char why[252];	      /* because of this (cut) */

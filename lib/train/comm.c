@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/base/sys.h"
 #include "lib/train/comm_impl.h"
-#include "lib/train/within.h"
 
 /* How long to poll without a pause: a peer is at most this late, usually. */
 #define SPINS	 20
@@ -191,10 +191,10 @@ int comm_test(struct comm_req *req, struct err *e)
 	if (!req->flight)
 		return 1;
 	if (req->idle == 0) {
-		req->idle = seconds_now();
+		req->idle = sys_seconds();
 		return 0;
 	}
-	if (seconds_now() - req->idle < c->timeout)
+	if (sys_seconds() - req->idle < c->timeout)
 		return 0;
 	c->broken = true;
 	return late(req, e);
@@ -207,7 +207,7 @@ static void relax(const struct comm_req *req, int polls)
 
 	if (polls % SPINS)
 		return;
-	if (req->idle > 0 && seconds_now() - req->idle > IDLE_NAP)
+	if (req->idle > 0 && sys_seconds() - req->idle > IDLE_NAP)
 		nanosleep(&nap, NULL);
 	else
 		sched_yield();

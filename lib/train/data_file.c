@@ -33,7 +33,7 @@ int data_map_open(struct data_map *m, const char *path, struct err *e)
 	return 0;
 }
 
-void data_map_close(struct data_map *m)
+static void data_map_close(struct data_map *m)
 {
 	if (m->base)
 		munmap((void *)m->base, m->bytes);

@@ -47,7 +47,6 @@ int data_megatron_open(struct data_file *f, struct err *e);
 
 /* Map a whole regular file, which must not be empty. */
 int data_map_open(struct data_map *m, const char *path, struct err *e);
-void data_map_close(struct data_map *m);
 
 size_t data_token_size(enum token_type type);
 int64_t data_token(const struct data_file *f, int64_t i);

@@ -7,7 +7,8 @@
 
 #include "kernels/philox.h"
 
-double init_normal(uint64_t seed, uint64_t key, int64_t index)
+/* Element INDEX of the standard normal stream of KEY. */
+static double normal_at(uint64_t seed, uint64_t key, int64_t index)
 {
 	uint64_t pair = (uint64_t)index / 2;
 	uint32_t k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -68,7 +69,7 @@ static void init_piece(const struct piece *p, const struct weight *w,
 
 		for (int64_t col = 0; col < p->box.cnt[1]; col++)
 			put(params, size, at + col,
-			    normal ? std * init_normal(seed, key, index + col)
+			    normal ? std * normal_at(seed, key, index + col)
 				   : constant);
 	}
 }

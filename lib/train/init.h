@@ -14,7 +14,4 @@
 void init_params(const struct slice *s, const struct weights *w,
 		 const struct config *c, size_t size, void *params);
 
-/* Element INDEX of the standard normal stream of KEY. */
-double init_normal(uint64_t seed, uint64_t key, int64_t index);
-
 #endif

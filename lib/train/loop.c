@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/train/loop.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "ckpt/ckpt.h"
 #include "lib/base/log.h"
+#include "lib/base/sys.h"
 #include "lib/base/version.h"
 #include "lib/plan/flops.h"
 #include "lib/train/data.h"
@@ -40,25 +37,34 @@ struct loop {
 	int64_t saved; /* the last step on disk, or -1 */
 };
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* One rank's threads: what it is told, else its share of the cpus. */
-static int threads(const struct loop *l)
+/* The cpus that this rank may run on; none where that is not known. */
+static cpu_set_t my_cpus(void)
 {
 	cpu_set_t set;
-	int n;
+
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof(set), &set))
+		CPU_ZERO(&set);
+	return set;
+}
+
+/*
+ * One rank's threads: what it is told, else its share of its cpus, which a
+ * launcher may have bound to this rank alone.
+ */
+static int threads(const struct loop *l)
+{
+	const struct boot_card *card = l->boot->card;
+	const struct boot_card *mine = &card[l->boot->rank];
+	cpu_set_t set = my_cpus();
+	int sharers = 0, n;
 
 	if (IS_SET(l->c->run.num_threads))
 		return (int)l->c->run.num_threads;
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1;
-	n = CPU_COUNT(&set) / (l->boot->local_size ? l->boot->local_size : 1);
+	for (int r = 0; r < l->boot->world; r++)
+		sharers += card[r].cpus == mine->cpus &&
+			   !strcmp(card[r].machine, mine->machine);
+	n = CPU_COUNT(&set) / sharers;
 	return n > 1 ? n : 1;
 }
 
@@ -93,7 +99,11 @@ static int open_data(struct loop *l, struct err *e)
 /* Agree with every other rank before anything heavy. */
 static int meet(struct loop *l, struct err *e)
 {
-	struct boot_card card = {.resume_step = l->resume.step};
+	cpu_set_t cpus = my_cpus();
+	struct boot_card card = {
+		.resume_step = l->resume.step,
+		.cpus = XXH3_64bits(&cpus, sizeof(cpus)),
+	};
 	XXH128_hash_t h;
 	const char *text = config_text(l->c, &l->arena);
 
@@ -140,7 +150,7 @@ static int open_all(struct loop *l, struct err *e)
 	kern_cpu_init(threads(l));
 	if (watchdog_open(&l->watchdog, &hooks, e))
 		return -1;
-	watchdog_phase(l->watchdog, "start", c->run.boot_timeout_seconds);
+	watchdog_phase(l->watchdog, "start", timeout);
 	if (l->boot->world > 1 && comm_open(&l->comm, l->boot, timeout, e))
 		return -1;
 	if (trainer_open(&l->trainer, c, l->boot->world, l->boot->rank, l->comm,
@@ -223,15 +233,16 @@ static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
 	struct trainer_data data = {l, sample};
 	const struct run *run = &l->c->run;
 	double lr = rate_at(run, l->trainer.consumed_samples).lr;
-	double begin = now(), seconds, eval_loss = NAN;
+	double begin = sys_seconds(), seconds, eval_loss = NAN;
 	bool stop = stop_requested(&l->stop) != STOP_NO;
 
 	watchdog_phase(l->watchdog, "step", run->watchdog_seconds);
 	if (trainer_step(&l->trainer, &data, stop, r, e))
 		return -1;
-	seconds = now() - begin;
+	seconds = sys_seconds() - begin;
 	if (due(l->trainer.step, run->eval_interval)) {
-		watchdog_phase(l->watchdog, "evaluation", 0);
+		watchdog_phase(l->watchdog, "evaluation",
+			       run->watchdog_seconds * (double)run->eval_iters);
 		if (trainer_eval(&l->trainer, &data, run->eval_iters,
 				 &eval_loss, e))
 			return -1;
@@ -252,7 +263,7 @@ static int train(struct loop *l, enum code *code, struct err *e)
 		    save(l, e))
 			return -1;
 	}
-	if (IS_SET(run->save_interval) && save(l, e))
+	if (save(l, e))
 		return -1;
 	*code = l->trainer.step < run->train_iters ? CODE_STOPPED : CODE_DONE;
 	if (*code == CODE_STOPPED && stop_requested(&l->stop) != STOP_NO)
@@ -271,22 +282,6 @@ static void tell_memory(const struct loop *l)
 			  l->trainer.exec.allocated, 1024 * use.ru_maxrss);
 }
 
-static int make_dir(const char *dir, struct err *e)
-{
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s", dir);
-	for (char *slash = strchr(path + 1, '/'); slash;
-	     slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(path, 0777);
-		*slash = '/';
-	}
-	if (mkdir(path, 0777) && errno != EEXIST)
-		return err_sys(e, CODE_STORAGE, "cannot make '%s'", dir);
-	return 0;
-}
-
 static void say(const char *line)
 {
 	log_warn("%s", line);
@@ -295,7 +290,7 @@ static void say(const char *line)
 int loop_run(struct boot *boot, const struct config *c, enum code *code,
 	     struct err *e)
 {
-	struct loop l = {.boot = boot, .c = c, .saved = -1};
+	struct loop l = {.boot = boot, .c = c, .saved = -1, .metrics.fd = -1};
 	int bad;
 
 	*code = CODE_DONE;
@@ -310,7 +305,7 @@ int loop_run(struct boot *boot, const struct config *c, enum code *code,
 	}
 	if (arena_open(&l.arena, e))
 		return -1;
-	bad = (c->run.dir && make_dir(c->run.dir, e)) ||
+	bad = (c->run.dir && sys_make_dir(c->run.dir, e)) ||
 	      stop_open(&l.stop, c->run.dir, c->run.exit_duration_in_mins, e) ||
 	      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
 	      train(&l, code, e);

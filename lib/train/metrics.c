@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/train/metrics.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -38,8 +39,10 @@ static int drop_later(const char *path, int64_t step, struct err *e)
 	while (out && getline(&line, &cap, in) > 0) {
 		int64_t n = row_step(line);
 
-		if (n >= 0 && n <= step)
-			bad |= fputs(line, out) < 0;
+		if (n < 0 || n > step)
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		bad |= fprintf(out, "%s\n", line) < 0;
 	}
 	free(line);
 	fclose(in);
@@ -73,7 +76,7 @@ int metrics_open(struct metrics *m, const char *dir, int64_t step,
 
 static int number(char *to, size_t size, const char *name, double x)
 {
-	if (isnan(x))
+	if (!isfinite(x)) /* JSON has no other numbers */
 		return snprintf(to, size, ", \"%s\": null", name);
 	return snprintf(to, size, ", \"%s\": %.17g", name, x);
 }
@@ -147,6 +150,7 @@ int metrics_write(struct metrics *m, const struct metrics_row *row,
 	if (m->fd < 0)
 		return 0;
 	n = row_text(text, sizeof(text), row);
+	errno = ENOSPC; /* of a write that stops short */
 	if (write(m->fd, text, (size_t)n) != n)
 		return err_sys(e, CODE_STORAGE, "cannot write metrics.jsonl");
 	m->ms_mean = isnan(m->ms_mean) ? row->step_ms

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/sys.h"
 #include "lib/plan/field.h"
-#include "lib/train/within.h"
 
 #define LOOK_EVERY 1.0 /* seconds between looks for the stop file */
 #define PATIENCE   3   /* signals that end the process */
@@ -38,7 +38,7 @@ int stop_open(struct stop *s, const char *dir, int64_t minutes, struct err *e)
 	struct sigaction act = {.sa_handler = on_signal,
 				.sa_flags = SA_RESTART};
 
-	*s = (struct stop){.minutes = minutes, .begun = seconds_now()};
+	*s = (struct stop){.minutes = minutes, .begun = sys_seconds()};
 	s->looked = s->begun - LOOK_EVERY;
 	if (dir && snprintf(s->file, sizeof(s->file), "%s/stop", dir) >=
 			   (int)sizeof(s->file))
@@ -60,7 +60,7 @@ static enum stop_why look(struct stop *s)
 		s->signal = first;
 		return STOP_SIGNAL;
 	}
-	now = seconds_now();
+	now = sys_seconds();
 	if (IS_SET(s->minutes) && now - s->begun >= 60.0 * (double)s->minutes)
 		return STOP_TIME;
 	if (now - s->looked < LOOK_EVERY)

@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "lib/train/within.h"
+#include "lib/base/sys.h"
 
 #define TICK_MS 50
 
@@ -67,7 +67,7 @@ static void *watch(void *arg)
 
 		if (read_phase(w, &p) || p.limit <= 0)
 			continue;
-		elapsed = seconds_now() - p.begun;
+		elapsed = sys_seconds() - p.begun;
 		if (elapsed >= p.limit && expired != p.number) {
 			expired = warned = p.number;
 			tell(w, w->hooks.expire, &p, elapsed);
@@ -109,7 +109,7 @@ void watchdog_phase(struct watchdog *w, const char *name, double seconds)
 {
 	atomic_fetch_add(&w->number, 1);
 	atomic_store(&w->name, name);
-	atomic_store(&w->begun, seconds_now());
+	atomic_store(&w->begun, sys_seconds());
 	atomic_store(&w->limit, seconds);
 	atomic_fetch_add(&w->number, 1);
 }

@@ -11,14 +11,6 @@ struct call {
 	void *arg;
 };
 
-double seconds_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void *run(void *arg)
 {
 	struct call *c = arg;

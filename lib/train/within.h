@@ -11,7 +11,4 @@
  */
 int within(double seconds, void (*fn)(void *arg), void *arg);
 
-/* Monotonic time in seconds. */
-double seconds_now(void);
-
 #endif

@@ -227,11 +227,6 @@ static void add(const struct kern *k)
 	k->add(NULL, a.p, a.g, PARAMS);
 }
 
-static void sum2(const struct kern *k)
-{
-	k->sum(NULL, a.p, a.g, 2, PARAMS / 2);
-}
-
 /*
  * COUNT: how often a step of the model runs it; ELEMS: elements moved from
  * and to memory; FLOPS: twice the multiplications.
@@ -277,7 +272,6 @@ static const struct op {
 	{"zero", zero, 1, 1.0 * PARAMS, 0},
 	{"copy", copy, 0, 2.0 * PARAMS, 0},
 	{"add", add, 0, 3.0 * PARAMS, 0},
-	{"sum of 2", sum2, 0, 1.5 * PARAMS, 0},
 };
 
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };

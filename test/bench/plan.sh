@@ -23,7 +23,7 @@ timed() { # timed TEXT COMMAND...
 
 timed "cfg-finalize, 10,000 files of $(grep -c = "$t/many/0.cfg") lines, -j 2" \
 	cfg-finalize -j 2 "$t/many"
-timed "stage-build, 16,384 ranks as tp8 pp16 vp4, JSON" \
+timed "stage-build, 16,384 ranks as tp8 pp16 vp2, JSON" \
 	stage-build --world 16384 --json etc/llama3-8B.cfg \
 	--set place.tensor_model_parallel_size=8 \
 	--set place.pipeline_model_parallel_size=16 \
