@@ -278,14 +278,14 @@ static void check(CPU cpu, GPU gpu, const char *fmt, ...)
 #define BOTH(k, op, ...)                                            \
 	[&] {                                                       \
 		auto P = ref;                                       \
-		auto &drop = drop_ref, &key = key_ref;              \
+		auto &drop = drop_ref;             \
 		(void)P, (void)drop, (void)key;                     \
 		CPU.op(NULL, __VA_ARGS__);                          \
 	},                                                          \
 	[&] {                                                       \
 		auto P = dev;                                       \
-		auto &drop = drop_dev, &key = key_dev;              \
-		(void)P, (void)drop, (void)key;                     \
+		auto &drop = drop_dev;                              \
+		(void)P, (void)drop;                                \
 		(k).op(queue, __VA_ARGS__);                         \
 	}
 
@@ -861,7 +861,7 @@ int main(int argc, char **argv)
 	if (argc > 1 + timing)
 		seed = strtoull(argv[1 + timing], NULL, 0);
 	state = seed;
-	kern_cpu_init(argc > 1 ? 8 : 4);
+	kern_cpu_init(4);
 	if (device_open(0, &info, &error))
 		die("open");
 	queue = device_queue_open(false, &error);

@@ -33,6 +33,7 @@ static const struct check table[] = {
 {"shape-mla-rotary", ERROR, "multi_latent_attention goes with rope or yarn, not interleaved, and an even qk_pos_emb_head_dim"},
 {"shape-size", ERROR, "the model has at most 2^50 parameters"},
 /* the code */
+{"spec-backend", NOTE, "an attention_backend that the CPU does not have is said"},
 {"spec-inference", ERROR, "inference_optimized needs RMSNorm, no linear bias and no zero-centred gamma"},
 /* the places */
 {"place-world", ERROR, "world % (tp * cp * pp) = 0"},
@@ -45,6 +46,7 @@ static const struct check table[] = {
 {"place-shared-ffn", ERROR, "moe_shared_expert_intermediate_size % tp = 0"},
 {"place-mtp-hidden", ERROR, "with MTP, hidden_size % tp = 0"},
 {"place-vocab", ERROR, "without should_pad_vocab, vocab_size % tp = 0"},
+{"place-overlap", NOTE, "an overlap_* that was asked for is said to have no effect yet"},
 {"place-vocab-padding", NOTE, "padding rows of the vocabulary and their waste are said"},
 {"place-vocab-empty", WARNING, "no tp rank holds only padding of the vocabulary"},
 {"place-sequence-parallel", ERROR, "sequence_parallel needs tp > 1"},

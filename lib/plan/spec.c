@@ -39,6 +39,12 @@ const struct group spec_group = {
 void spec_check(const struct spec *s, const struct shape *shape,
 		struct report *r)
 {
+	if (s->attention_backend != BACKEND_AUTO &&
+	    s->attention_backend != BACKEND_LOCAL)
+		report_add(r, "spec-backend", NOTE, SPEC(attention_backend),
+			   "attention_backend \"%s\": the CPU has one "
+			   "attention, its own (\"local\")",
+			   backends[s->attention_backend]);
 	if (s->transformer_impl != IMPL_INFERENCE)
 		return;
 	if (shape->normalization != NORM_RMSNORM || shape->add_bias_linear ||
