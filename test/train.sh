@@ -17,7 +17,8 @@ worker() {
 	set -- train-worker "$layouts/$model.cfg" \
 		--set "run.dir=\"$dir\"" "${args[@]}"
 	[ "$world" -eq 1 ] || set -- mpirun --oversubscribe -n "$world" "$@"
-	"$@" >"$dir.log" 2>&1
+	# What should end by itself is ended when it does not.
+	timeout -k 5 "${WORKER_SECONDS:-240}" "$@" >"$dir.log" 2>&1
 }
 
 losses() { jq -r '[.step, .loss] | @tsv' "$1/metrics.jsonl"; }
