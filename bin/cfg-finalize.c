@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -414,6 +415,8 @@ int main(int argc, char **argv)
 	struct err e;
 	int first;
 
+	/* A file too large is an error of write, not the end of the program. */
+	signal(SIGXFSZ, SIG_IGN);
 	log_open("cfg-finalize", -1, LOG_INFO);
 	if (parse(&o, argc, argv, &first, &found, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
@@ -422,9 +425,9 @@ int main(int argc, char **argv)
 	if (found == CLI_ENDED)
 		return CODE_DONE;
 	code = run(&o, argc - first, argv + first, &a);
-	if (fflush(stdout)) {
-		log_error("cannot write standard output: %s", strerror(errno));
-		code = CODE_STORAGE;
+	if (sys_flush_stdout(&e)) {
+		log_error("%s", e.text);
+		code = e.code;
 	}
 	arena_close(&a);
 	return code;

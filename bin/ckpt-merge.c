@@ -138,11 +138,24 @@ static int reshard_open(struct ckpt *c, const struct args *a, struct err *e)
 	return 0;
 }
 
+/* A step of a step's folder would be found by nobody. */
+static int check_target(const char *dst, struct arena *a, struct err *e)
+{
+	if (access(arena_printf(a, "%s/" FORMAT_MANIFEST, dst), F_OK))
+		return 0;
+	return err_set(e, CODE_USAGE,
+		       "%s is a step; DST is a run's folder, in which the new "
+		       "step is made",
+		       dst);
+}
+
 static int do_reshard(const struct args *a, struct err *e)
 {
 	struct ckpt *c;
 	int rc;
 
+	if (check_target(a->operand[1], a->arena, e))
+		return -1;
 	if (ckpt_open(&c, a->operand[0], NULL, e))
 		return -1;
 	rc = reshard_open(c, a, e);
@@ -559,8 +572,8 @@ int main(int argc, char **argv)
 	a.arena = &arena;
 	if (!rc)
 		rc = run(&a, argc, argv, &e);
-	if (!rc && fflush(stdout))
-		rc = err_sys(&e, CODE_STORAGE, "cannot write the output");
+	if (!rc)
+		rc = sys_flush_stdout(&e);
 	if (rc)
 		log_error("%s", e.text);
 	arena_close(&arena);

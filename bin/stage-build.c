@@ -2,12 +2,14 @@
 /* stage-build: what every rank of a config owns and does. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
+#include "lib/base/sys.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/show.h"
 #include "lib/plan/verdict.h"
@@ -194,9 +196,7 @@ static int work(struct options *o, const char *file, struct arena *a,
 	s.sum = &sum;
 	if (print(o, &s, e))
 		return -1;
-	if (fflush(stdout))
-		return err_sys(e, CODE_STORAGE, "cannot write standard output");
-	return 0;
+	return sys_flush_stdout(e);
 }
 
 int main(int argc, char **argv)
@@ -208,6 +208,8 @@ int main(int argc, char **argv)
 	struct err e;
 	int first;
 
+	/* A file too large is an error of write, not the end of the program. */
+	signal(SIGXFSZ, SIG_IGN);
 	log_open("stage-build", -1, LOG_INFO);
 	if (parse(&o, argc, argv, &first, &found, &e) ||
 	    (found == CLI_RUN &&

@@ -45,16 +45,31 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 	return 0;
 }
 
-static void say_findings(const struct report *r, enum severity at_least)
+/* "FILE:LINE: PATH: ", as far as they are known. */
+static void place_text(const struct finding *f, const char *file, char *buf,
+		       size_t size)
 {
+	char line[16] = "";
+
+	if (f->file && f->line)
+		snprintf(line, sizeof(line), ":%d", f->line);
+	snprintf(buf, size, "%s%s: %s%s", f->file ? f->file : file, line,
+		 f->path, *f->path ? ": " : "");
+}
+
+static void say_findings(const struct report *r, const char *file,
+			 enum severity at_least)
+{
+	char where[512];
+
 	for (size_t i = 0; i < r->count; i++) {
 		const struct finding *f = &r->list[i];
 
 		if (f->severity < at_least)
 			continue;
+		place_text(f, file, where, sizeof(where));
 		log_line(f->severity == ERROR ? LOG_ERROR : LOG_WARN,
-			 "%s:%d: %s: %s [%s]", f->file ? f->file : "config",
-			 f->line, f->path, f->message, f->id);
+			 "%s%s [%s]", where, f->message, f->id);
 	}
 }
 
@@ -90,7 +105,7 @@ static int read_config(const char *file, const struct options *o,
 	if (!errors)
 		unserved = (size_t)config_unserved(c, &r);
 	if (boot->rank == 0)
-		say_findings(&r, WARNING);
+		say_findings(&r, file, WARNING);
 	if (errors)
 		return err_set(e, CODE_CONFIG, "'%s' has %zu error%s", file,
 			       errors, errors == 1 ? "" : "s");
@@ -150,7 +165,7 @@ int main(int argc, char **argv)
 	log_open("train-worker", -1, LOG_INFO);
 	if (parse(&o, argc, argv, &first, &found, &e)) {
 		log_error("%s", e.text);
-		return CODE_USAGE;
+		return e.code;
 	}
 	if (found == CLI_ENDED)
 		return CODE_DONE;

@@ -154,6 +154,16 @@ like "--list-settings has types, bounds, defaults" "$out" \
     decoder layers"
 (cfg-finalize --list-settings >/dev/full) 2>/dev/null
 is "a full disk on standard output exits 9" $? 9
+(cfg-finalize -o - "$T/a.cfg" >/dev/full) 2>/dev/null
+is "a full disk before the last part exits 9" $? 9
+for program in cfg-finalize stage-build train-worker ckpt-merge; do
+	for option in --help --version; do
+		($program $option >/dev/full) 2>/dev/null
+		is "$program $option to a full disk exits 9" $? 9
+	done
+done
+(ulimit -f 1 && stage-build --svg "$T/big.svg" --world 2 "$T/a.cfg") >/dev/null 2>&1
+is "a file too large exits 9" $? 9
 
 # bad input never crashes or hangs
 hostile() { # hostile NAME PATTERN FILE

@@ -47,6 +47,14 @@ is "option of another command: usage" $rc 2
 like "option of another command: names both" "$err" "json.*verify"
 run ckpt-merge diff --tolerance -1 "$T/a" "$T/a"
 is "negative tolerance: usage" $rc 2
+step=$(ckpt-merge reshard "$T/a" "$T/once")
+run ckpt-merge reshard "$T/a" "$step"
+is "a step as the target: usage" $rc 2
+like "a step as the target: says so" "$err" "$step is a step"
+(ulimit -f 4 && ckpt-merge reshard "$T/a" "$T/large") 2>"$T/large.err"
+is "a file too large: exit 9" $? 9
+like "a file too large: says so" "$(<"$T/large.err")" "File too large"
+is "a file too large: nothing left" "$(ls -A "$T/large")" ""
 run ckpt-merge --help
 is "help" $rc 0
 like "help names the commands" "$out" "reshard SRC DST"

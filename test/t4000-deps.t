@@ -40,7 +40,7 @@ fake dpkg-query "$absent"
 run deps --test
 is "missing, no sudo: exit 5" "$rc" 5
 like "missing, no sudo: names package and command" "$err" \
-	"missing: gcc .* jq; neither root nor sudo.*apt-get install gcc"
+	"missing: gcc .* jq .*; neither root nor sudo.*apt-get install gcc"
 ok "missing, no sudo: apt-get not called" test ! -e "$T/calls"
 
 fake sudo 'echo "sudo $1 ... $4 ${!#}" >>"$CALLS"'

@@ -29,6 +29,10 @@ run train-worker --nosuch x.cfg
 is "unknown option: exit code" $rc 2
 like "unknown option: named" "$err" "nosuch"
 
+run train-worker /dev/null
+like "what no line says is of the file" "$err" "error: /dev/null: shape.num_layers: must be given"
+fails "a setting that cannot be read" 3 "error: --set: 'run.lr=x'" "$T/a" llama 1 run.lr=x
+
 ### data
 fails "missing data" 2 "nosuch.txt.*No such file" "$T/a" llama 1 'run.data_path="nosuch.txt"'
 fails "token past the vocabulary" 2 "tokens.txt.* 105.*vocabulary of 100" "$T/a" llama 1 shape.vocab_size=100
@@ -63,6 +67,9 @@ fails "flipped bytes" 4 "pp00-tp00.h5" "$T/bad" llama 1 "${more[@]}"
 fails "run.load without a checkpoint" 4 "nosuch" "$T/a" llama 1 "run.load=\"$T/nosuch\""
 
 ### storage
+(ulimit -f 10 && worker "$T/large" llama 1 run.train_iters=1 run.lr_decay_iters=10)
+is "a file too large in a save: exit code" $? 9
+like "a file too large in a save: says so" "$(<"$T/large.log")" "needs [0-9]+ bytes: File too large"
 if [ "$(id -u)" -eq 0 ] && mkdir "$T/small" && mount -t tmpfs -o size=3m none "$T/small" 2>/dev/null; then
 	at_exit "umount $T/small"
 	ok "a small disk holds one step" worker "$T/small/run" llama 2 run.train_iters=1 \

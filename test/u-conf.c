@@ -83,6 +83,8 @@ static void test_findings_and_their_lines(void **state)
 		{"run: {\n seed = 0x8000000L;\n};", ""},
 		{"run: {\n seed = -3000000000;\n};",
 		 "conf-int-literal:2 conf-range:2"},
+		{"run: {\n seed = 9007199254740992L;\n};", ""},
+		{"run: {\n seed = 9007199254740993L;\n};", "conf-range:2"},
 		{"run: {\n seed = 99999999999999999999L;\n};",
 		 "conf-int-literal:2 conf-range:2"},
 		{"run: {\n seed = 4294967298; dir = \"4294967298\"; };\n"

@@ -479,6 +479,8 @@ static void files_that_are_missing_or_short(void **state)
 	refused_path("none.txt", "data: none.txt: No such file");
 	refused_path("none.bin", "No such file");
 	refused_path(".", "is not a file");
+	mkfifo("pipe", 0600);
+	refused_path("pipe", "is not a file");
 	write_file("empty", "", 0);
 	refused_path("empty", "is empty");
 	write_text("a.txt", 4);

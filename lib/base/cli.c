@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/sys.h"
 #include "lib/base/version.h"
 
 enum { CLI_MAX = 40, CLI_HELP = 1000, CLI_VERSION = 1001 };
@@ -120,10 +121,10 @@ int cli_parse(const struct cli *cli, int argc, char **argv, int *first,
 		const struct cli_opt *o = NULL;
 
 		if (c == 'h' || c == CLI_HELP)
-			return cli_help(cli), 0;
+			return cli_help(cli), sys_flush_stdout(e);
 		if (c == 'V' || c == CLI_VERSION)
 			return printf("%s %s\n", cli->program, TRISECT_VERSION),
-			       0;
+			       sys_flush_stdout(e);
 		for (int i = 0; i < n; i++)
 			if (longs[i].val == c)
 				o = &cli->opts[i];

@@ -44,7 +44,7 @@ enum cli_found { CLI_RUN, CLI_ENDED };
  * program then exits 0); otherwise CLI_RUN, and argv[*first ..] are the
  * operands (options may stand between operands; "--" ends them).  Lists are
  * allocated with malloc and live as long as the program.  -1: bad usage, with
- * E's code CODE_USAGE.
+ * E's code CODE_USAGE; or the help could not be written, CODE_STORAGE.
  */
 int cli_parse(const struct cli *cli, int argc, char **argv, int *first,
 	      enum cli_found *found, struct err *e);

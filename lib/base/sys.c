@@ -2,6 +2,7 @@
 #include "lib/base/sys.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,17 @@ double sys_seconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int sys_flush_stdout(struct err *e)
+{
+	static const char what[] = "cannot write standard output";
+
+	if (fflush(stdout))
+		return err_sys(e, CODE_STORAGE, "%s", what);
+	if (ferror(stdout)) /* a part before; its errno is gone */
+		return err_set(e, CODE_STORAGE, "%s: a part was refused", what);
+	return 0;
 }
 
 static int make_one(const char *path, struct err *e)

@@ -8,6 +8,12 @@
 /* Monotonic time in seconds. */
 double sys_seconds(void);
 
+/*
+ * End what was printed: CODE_STORAGE if any of it could not be written, be it
+ * the last part or one before.
+ */
+int sys_flush_stdout(struct err *e);
+
 /* Make the folder PATH and those above it; one that is there is fine. */
 int sys_make_dir(const char *path, struct err *e);
 

@@ -63,7 +63,8 @@ static bool int_in_range(struct binding *b, int64_t n)
 {
 	const struct field *f = b->field;
 
-	if ((double)n >= f->min && (double)n <= f->max)
+	/* The bounds are whole; N as a double might be rounded to one. */
+	if (n >= (int64_t)f->min && n <= (int64_t)f->max)
 		return true;
 	report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
 		   "%" PRId64 " is not between %.0f and %.0f", n, f->min,

@@ -12,7 +12,8 @@
 
 int data_map_open(struct data_map *m, const char *path, struct err *e)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* A pipe must not keep us waiting for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	void *base;
 
