@@ -149,6 +149,11 @@ static int check_target(const char *dst, struct arena *a, struct err *e)
 		       dst);
 }
 
+static void say_passed(const char *line)
+{
+	log_warn("%s", line);
+}
+
 static int do_reshard(const struct args *a, struct err *e)
 {
 	struct ckpt *c;
@@ -156,7 +161,7 @@ static int do_reshard(const struct args *a, struct err *e)
 
 	if (check_target(a->operand[1], a->arena, e))
 		return -1;
-	if (ckpt_open(&c, a->operand[0], NULL, e))
+	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
 	rc = reshard_open(c, a, e);
 	ckpt_close(c);
@@ -241,9 +246,9 @@ static int do_diff(const struct args *a, struct err *e)
 	int rc;
 
 	if (parse_tolerance(a->tolerance, &tolerance, e) ||
-	    ckpt_open(&x, a->operand[0], NULL, e))
+	    ckpt_open(&x, a->operand[0], NULL, say_passed, e))
 		return -1;
-	rc = ckpt_open(&y, a->operand[1], NULL, e);
+	rc = ckpt_open(&y, a->operand[1], NULL, say_passed, e);
 	if (!rc) {
 		rc = diff_open(x, y, tolerance, a->arena, e);
 		ckpt_close(y);
@@ -376,7 +381,7 @@ static int do_ls(const struct args *a, struct err *e)
 	struct ckpt *c;
 	int rc;
 
-	if (ckpt_open(&c, a->operand[0], NULL, e))
+	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
 	rc = a->json ? list_json(c, a->digest, e) : list_text(c, a->digest, e);
 	ckpt_close(c);
@@ -387,7 +392,7 @@ static int do_config(const struct args *a, struct err *e)
 {
 	struct ckpt *c;
 
-	if (ckpt_open(&c, a->operand[0], NULL, e))
+	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
 	printf("# %s, shape %s\nshape:\n{\n", c->dir, c->manifest.shape_hash);
 	for (int i = 0; i < c->head.shape.count; i++)
@@ -423,7 +428,8 @@ static int do_check(const struct args *a, struct err *e)
 
 	if (!a->config)
 		return err_set(e, CODE_USAGE, "check needs --config FILE");
-	if (read_shape(a, want, e) || ckpt_open(&c, a->operand[0], NULL, e))
+	if (read_shape(a, want, e) ||
+	    ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
 	diff = head_difference(ckpt_shape(c), &want->shape, a->arena);
 	if (!*diff)

@@ -112,9 +112,10 @@ struct ckpt;
  * Open a step folder, or a run's folder (its newest complete step).  Fails
  * (CODE_CKPT) if it is incomplete or damaged, or, with SHAPE given, of another
  * shape: the error names the fields that differ.
+ * SAY (may be NULL) hears of newer steps of the run that were passed over.
  */
 int ckpt_open(struct ckpt **out, const char *path, const struct shape *shape,
-	      struct err *e);
+	      void (*say)(const char *line), struct err *e);
 void ckpt_close(struct ckpt *c);
 const struct ckpt_progress *ckpt_progress(const struct ckpt *c);
 const struct shape *ckpt_shape(const struct ckpt *c);

@@ -179,12 +179,12 @@ bool load_is_step(const char *path, struct arena *a)
 }
 
 static int open_newest(struct ckpt **out, const char *run_dir,
-		       const struct shape *shape, struct arena *a,
-		       struct err *e)
+		       const struct shape *shape, void (*say)(const char *line),
+		       struct arena *a, struct err *e)
 {
 	int64_t step;
 
-	if (ckpt_newest(run_dir, shape, NULL, &step, e))
+	if (ckpt_newest(run_dir, shape, say, &step, e))
 		return -1;
 	if (step < 0)
 		return err_set(e, CODE_CKPT, "no checkpoint in %s", run_dir);
@@ -192,7 +192,7 @@ static int open_newest(struct ckpt **out, const char *run_dir,
 }
 
 int ckpt_open(struct ckpt **out, const char *path, const struct shape *shape,
-	      struct err *e)
+	      void (*say)(const char *line), struct err *e)
 {
 	struct arena a = {0};
 	int rc;
@@ -202,7 +202,7 @@ int ckpt_open(struct ckpt **out, const char *path, const struct shape *shape,
 	if (load_is_step(path, &a))
 		rc = open_dir(out, path, shape, e);
 	else
-		rc = open_newest(out, path, shape, &a, e);
+		rc = open_newest(out, path, shape, say, &a, e);
 	arena_close(&a);
 	return rc;
 }

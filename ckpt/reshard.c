@@ -189,7 +189,7 @@ static int check_old(const struct reshard *r, bool force, bool *bad,
 	struct err why;
 
 	*bad = true;
-	if (ckpt_open(&old, r->commit.step, NULL, &why))
+	if (ckpt_open(&old, r->commit.step, NULL, NULL, &why))
 		return 0;
 	*bad = load_prove(old, &why) != 0;
 	ckpt_close(old);

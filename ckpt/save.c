@@ -92,7 +92,7 @@ static int is_saved(const struct save *s, bool *saved, struct err *e)
 	int rc = 0;
 
 	*saved = false;
-	if (ckpt_open(&old, s->commit.step, NULL, &why))
+	if (ckpt_open(&old, s->commit.step, NULL, NULL, &why))
 		return 0;
 	if (!load_prove(old, &why)) {
 		*saved = true;

@@ -190,7 +190,7 @@ int ckpt_verify(const char *step, void (*say)(const char *line),
 	struct verify v = {.say = say, .watch = watch};
 	int rc;
 
-	if (ckpt_open(&v.c, step, NULL, e))
+	if (ckpt_open(&v.c, step, NULL, NULL, e))
 		return -1;
 	rc = verify_all(&v, step, e);
 	ckpt_close(v.c);

@@ -359,7 +359,7 @@ static inline int64_t sim_load(const struct sim *s, const char *path,
 	int64_t wrong = 0;
 	struct ckpt *c;
 
-	if (ckpt_open(&c, path, &s->config.shape, e))
+	if (ckpt_open(&c, path, &s->config.shape, NULL, e))
 		return -1;
 	for (int rank = 0; rank < s->grid.world && wrong >= 0; rank++) {
 		struct arena a = {0};

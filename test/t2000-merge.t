@@ -34,6 +34,14 @@ config() { # config FILE SET... : a config file of those settings
 save "$T/a" 10 8 "${tp2[@]}" "${pp2[@]}" "${zero[@]}" ||
 	{ echo "Bail out! nothing to test with"; exit 1; }
 
+## a run whose newest step is damaged
+save "$T/run" 2 1 && save "$T/run" 4 1
+truncate -s -10 "$T/run/step_00000004/manifest.h5"
+run ckpt-merge ls "$T/run"
+is "ls of a run: the newest complete step" "$rc $(grep -c 'step 2' <<<"$out")" "0 1"
+like "ls of a run: says what it passed over" "$err" 'step_00000004'
+rm -rf "$T/run"
+
 ## usage
 run ckpt-merge
 is "no command: usage" $rc 2

@@ -80,7 +80,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir "$T/small" && mount -t tmpfs -o size=3m none "$
 else
 	skip "disk full in a save" "cannot mount a tmpfs here"
 fi
-fails "a folder that cannot be made" 4 "/dev/null/x: Not a directory" "$T/a" llama 1 'run.dir="/dev/null/x"'
+fails "a folder that cannot be made" 9 "cannot make folder '/dev/null/x'" "$T/a" llama 1 'run.dir="/dev/null/x"'
 
 ### launch, peers, numbers, signals
 run env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 \
@@ -103,6 +103,19 @@ is "USR1 to one rank: all save and stop" $? 75
 ok "USR1: what it saved verifies" ckpt-merge verify "$T/stop"
 is "USR1: the last step is saved" "$(jq -r .step "$T/stop/metrics.jsonl" | tail -n 1)" \
 	"$((10#$(find "$T/stop" -name 'step_*' -printf '%f\n' | sed 's/step_//')))"
+
+worker "$T/busy" llama 1 "${long[@]}" &
+job=$!
+wait_for 30 steps "$T/busy" 2
+run train-worker $layouts/llama.cfg --set "run.dir=\"$T/busy\""
+is "a second job in the same run.dir: refused" $rc 5
+like "a second job: says whose it is" "$err" "another job trains in .*/busy' \(host .*, pid [0-9]+\)"
+kill -9 "$(ranks "$T/busy")"
+wait $job 2>/dev/null
+ok "a killed job leaves run.dir free" worker "$T/busy" llama 1 run.train_iters=5 run.lr_decay_iters=10
+run train-worker $layouts/llama.cfg --set "run.dir=\"$T/busy\"" --set run.train_iters=6 \
+	--set run.lr_decay_iters=10 --set run.seed=7
+like "another seed on resume: a warning with both" "$err" "run.seed is 7, .*busy' was trained with 1234"
 
 worker "$T/hang" llama 2 "${long[@]}" run.watchdog_seconds=3.0 &
 job=$!

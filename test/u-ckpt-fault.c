@@ -270,10 +270,10 @@ static void test_all_bad(void **unused)
 	assert_int_equal(e.code, CODE_CKPT);
 	assert_int_equal(step, -1);
 	assert_non_null(strstr(e.text, "none of 2 checkpoints"));
-	assert_int_equal(ckpt_open(&c, dir, NULL, &e), -1);
+	assert_int_equal(ckpt_open(&c, dir, NULL, NULL, &e), -1);
 	flip(STEP "MANIFEST", 30, 0);
 	flip("step_00000010/MANIFEST", 30, 0);
-	assert_int_equal(ckpt_open(&c, path_of("nowhere"), NULL, &e), -1);
+	assert_int_equal(ckpt_open(&c, path_of("nowhere"), NULL, NULL, &e), -1);
 	assert_int_equal(e.code, CODE_CKPT);
 }
 
@@ -329,7 +329,8 @@ static void reseal(const char *name)
 		int64_t n;
 
 		assert_int_equal(
-			ckpt_open(&c, path_of("step_00000010"), NULL, &e), 0);
+			ckpt_open(&c, path_of("step_00000010"), NULL, NULL, &e),
+			0);
 		n = index_extents(&c->index, (int)(f - m.files), part);
 		assert_int_equal(
 			pack_between(fd, part, n, f->size, name, &f->crc, &e),
@@ -466,7 +467,8 @@ static void test_coverage(void **unused)
 
 	(void)unused;
 	assert_int_equal(arena_open(&a, &e), 0);
-	assert_int_equal(ckpt_open(&c, path_of("step_00000020"), NULL, &e), 0);
+	assert_int_equal(
+		ckpt_open(&c, path_of("step_00000020"), NULL, NULL, &e), 0);
 	for (int i = 0; i < c->index.count; i++) {
 		const struct row *r = &c->index.list[i];
 		const char *name = c->weights.list[r->piece.weight].name;

@@ -136,7 +136,7 @@ static void reshard(const char *from, const struct sim *to, const char *out)
 	struct err e = {0};
 	struct ckpt *c;
 
-	if (ckpt_open(&c, from, NULL, &e) ||
+	if (ckpt_open(&c, from, NULL, NULL, &e) ||
 	    ckpt_reshard(c, &to->config, &to->grid, out, false, NULL, &e))
 		sim_die("reshard", e.text);
 	ckpt_close(c);

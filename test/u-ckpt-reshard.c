@@ -50,7 +50,7 @@ static struct ckpt *open_ckpt(const char *path)
 	struct err e = {0};
 	struct ckpt *c;
 
-	if (ckpt_open(&c, path, NULL, &e))
+	if (ckpt_open(&c, path, NULL, NULL, &e))
 		fail_msg("%s", e.text);
 	return c;
 }

@@ -123,7 +123,7 @@ static void test_progress(void **unused)
 	sim.progress.seed = 7;
 	sim.progress.nonce = UINT64_MAX;
 	assert_int_equal(save(10), 0);
-	assert_int_equal(ckpt_open(&c, dir, &sim.config.shape, &e), 0);
+	assert_int_equal(ckpt_open(&c, dir, &sim.config.shape, NULL, &e), 0);
 	p = ckpt_progress(c);
 	assert_int_equal(p->step, 10);
 	assert_int_equal(p->consumed_samples, INT64_C(1) << 40);
@@ -319,7 +319,7 @@ static void test_weights_only(void **unused)
 
 	(void)unused;
 	assert_int_equal(sim_save_with(&sim, dir, no_moments, NULL), 0);
-	assert_int_equal(ckpt_open(&c, dir, &sim.config.shape, &e), 0);
+	assert_int_equal(ckpt_open(&c, dir, &sim.config.shape, NULL, &e), 0);
 	assert_true(ckpt_has_role(c, ROLE_PARAM));
 	assert_false(ckpt_has_role(c, ROLE_M));
 	ckpt_close(c);

@@ -99,8 +99,8 @@ int main(int argc, char **argv)
 		return 2;
 	bound = (struct bound){strtod(argv[4], NULL), strtod(argv[5], NULL),
 			       strtod(argv[6], NULL)};
-	if (arena_open(&arena, &e) || ckpt_open(&a, argv[1], NULL, &e) ||
-	    ckpt_open(&b, argv[2], ckpt_shape(a), &e)) {
+	if (arena_open(&arena, &e) || ckpt_open(&a, argv[1], NULL, NULL, &e) ||
+	    ckpt_open(&b, argv[2], ckpt_shape(a), NULL, &e)) {
 		fprintf(stderr, "x-compare: %s\n", e.text);
 		return 2;
 	}

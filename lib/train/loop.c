@@ -16,6 +16,7 @@
 #include "lib/plan/flops.h"
 #include "lib/train/data.h"
 #include "lib/train/metrics.h"
+#include "lib/train/owner.h"
 #include "lib/train/rate.h"
 #include "lib/train/resume.h"
 #include "lib/train/stop.h"
@@ -35,6 +36,7 @@ struct loop {
 	struct watchdog *watchdog;
 	struct resume resume;
 	int64_t saved; /* the last step on disk, or -1 */
+	int owner;     /* rank 0's hold on run.dir, or -1 */
 };
 
 /* The cpus that this rank may run on; none where that is not known. */
@@ -287,31 +289,49 @@ static void say(const char *line)
 	log_warn("%s", line);
 }
 
+/* Start afresh, resume, or find that nothing is left to do. */
+static int start(struct loop *l, bool *done, struct err *e)
+{
+	const struct config *c = l->c;
+	bool first = l->boot->rank == 0;
+
+	if (first && c->run.dir &&
+	    owner_open(&l->owner, c->run.dir, l->boot->machine, e))
+		return -1;
+	if (resume_choose(&l->resume, c, first ? say : NULL, e))
+		return -1;
+	*done = l->resume.own && l->resume.step >= c->run.train_iters;
+	if (*done && first)
+		log_info("'%s' has step %" PRId64 " of %" PRId64
+			 ": nothing left to do",
+			 c->run.dir, l->resume.step, c->run.train_iters);
+	return 0;
+}
+
 int loop_run(struct boot *boot, const struct config *c, enum code *code,
 	     struct err *e)
 {
-	struct loop l = {.boot = boot, .c = c, .saved = -1, .metrics.fd = -1};
+	struct loop l = {.boot = boot,
+			 .c = c,
+			 .saved = -1,
+			 .owner = -1,
+			 .metrics.fd = -1};
+	bool done = false;
 	int bad;
 
 	*code = CODE_DONE;
-	if (resume_choose(&l.resume, c, boot->rank ? NULL : say, e))
-		return -1;
-	if (l.resume.own && l.resume.step >= c->run.train_iters) {
-		if (boot->rank == 0)
-			log_info("'%s' has step %" PRId64 " of %" PRId64
-				 ": nothing left to do",
-				 c->run.dir, l.resume.step, c->run.train_iters);
-		return 0;
-	}
 	if (arena_open(&l.arena, e))
 		return -1;
-	bad = (c->run.dir && sys_make_dir(c->run.dir, e)) ||
-	      stop_open(&l.stop, c->run.dir, c->run.exit_duration_in_mins, e) ||
-	      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
-	      train(&l, code, e);
-	if (!bad)
+	bad = start(&l, &done, e);
+	if (!bad && !done)
+		bad = stop_open(&l.stop, c->run.dir,
+				c->run.exit_duration_in_mins, e) ||
+		      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
+		      train(&l, code, e);
+	if (!bad && !done)
 		tell_memory(&l);
-	if (!bad || boot->world == 1)
+	if ((!bad && !done) || boot->world == 1)
 		close_all(&l);
+	owner_close(&l.owner);
 	return bad ? -1 : 0;
 }

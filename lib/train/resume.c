@@ -23,7 +23,7 @@ int resume_choose(struct resume *r, const struct config *c,
 	}
 	if (!c->run.load)
 		return 0;
-	if (ckpt_open(&ck, c->run.load, &c->shape, e))
+	if (ckpt_open(&ck, c->run.load, &c->shape, say, e))
 		return err_wrap(e, "run.load: ");
 	r->path = c->run.load;
 	r->weights_only = c->run.finetune;
@@ -56,11 +56,12 @@ int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 	struct ckpt_memory mem = memory_of(t);
 	struct ckpt_item *items;
 	int model, optim, n;
+	int64_t seed;
 	struct ckpt *ck;
 
 	if (!r->path)
 		return 0;
-	if (ckpt_open(&ck, r->path, &t->plan.config->shape, e))
+	if (ckpt_open(&ck, r->path, &t->plan.config->shape, NULL, e))
 		return -1;
 	ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items, &model, &optim);
 	n = r->weights_only ? model : model + optim;
@@ -68,10 +69,17 @@ int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 		t->step = ckpt_progress(ck)->step;
 		t->consumed_samples = ckpt_progress(ck)->consumed_samples;
 	}
+	seed = ckpt_progress(ck)->seed;
 	n = ckpt_read(ck, &t->plan.weights, items, n, e);
 	ckpt_close(ck);
 	if (n)
 		return err_wrap(e, "load '%s': ", r->path);
+	if (t->plan.rank == 0 && !r->weights_only &&
+	    seed != t->plan.config->run.seed)
+		log_warn("run.seed is %" PRId64
+			 ", '%s' was trained with %" PRId64
+			 ": samples and dropout go on in another order",
+			 t->plan.config->run.seed, r->path, seed);
 	if (t->plan.rank == 0)
 		log_info("%s from '%s', step %" PRId64,
 			 r->own ? "resumed" : "loaded", r->path, t->step);
