@@ -87,7 +87,7 @@ static bool exists(const char *path, size_t n, const char *suffix)
 static uint32_t magic_of(const char *path)
 {
 	uint32_t magic = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return 0;
