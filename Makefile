@@ -57,12 +57,12 @@ plan_ldlibs = -lconfig -ljansson -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant
+.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant gpu-test
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 ifneq ($(CUDA),0)
-$(error CUDA=$(CUDA): there are no CUDA kernels yet; CUDA=0 builds the CPU variant)
+$(error CUDA=$(CUDA): train-worker does not run on GPUs yet; `make gpu-test` tests their ops)
 endif
 
 all: variant $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
@@ -153,6 +153,26 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
+## the ops on GPUs: their test and bench; train-worker does not use them yet
+gpu = build/gpu
+NVCC ?= nvcc
+GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
+NVFLAGS = -std=c++20 -O3 -lineinfo -I. --expt-relaxed-constexpr -MMD -MP \
+	-Xcompiler -Wall,-Wextra,-fno-strict-aliasing $(GENCODE)
+
+$(gpu)/%.o: %.cu Makefile
+	$(call say,NVCC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVFLAGS) -c -o $@ $<
+
+$(gpu)/test/g-kern $(gpu)/test/bench/gpu-ops: $(gpu)/%: $(gpu)/%.o \
+		$(patsubst %.cu,$(gpu)/%.o,$(sort $(wildcard kernels/*.cu))) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(NVCC) -Wno-deprecated-gpu-targets -o $@ $^ $(BLAS_LIB) -lgomp -lcublasLt -lpthread
+
+gpu-test: $(gpu)/test/g-kern $(gpu)/test/bench/gpu-ops ## test the ops on a GPU (needs nvcc)
+	$(Q)$(gpu)/test/g-kern
+
 bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)slurm/deps --bench
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge
@@ -185,4 +205,4 @@ uninstall: ## remove what install put there
 clean: ## remove what was built
 	rm -rf build
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) $(gpu) -name '*.d' 2>/dev/null)

@@ -75,7 +75,7 @@ job() { # ID FIELD
 saved=$(train saved -N2 --ntasks-per-node=2 -c2)
 merge=$(sbatch --parsable --dependency=afterok:"$saved" "$TOP/slurm/merge.sbatch" src dst --set place.x=2)
 halted=$(train halted -n1)
-stuck=$(train stuck -N2 -n2)
+stuck=$(train stuck -n1)
 often=$(TRISECT_MAX_REQUEUE=1 train often -n1)
 invalid=$(train invalid -n2)
 never=$(sbatch --parsable --dependency=afterok:"$invalid" "$TOP/slurm/merge.sbatch" a b)

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attn.c on the GPU, in float, for any D up to 256; attn_mma.cu is the fast
+ * way for bf16.  A warp has four rows; the 32 columns of a tile are its
+ * lanes for the products over D, and the D columns of a row are its lanes
+ * for the products over the tile.  Nothing is added by two blocks, so the
+ * backward computes the scores twice: by queries for dq, by keys for dk, dv.
+ */
+#include "kernels/attn_cuda.h"
+
+#define WARPS 8
+#define ROWS  4	 /* of a warp */
+#define TILE  32 /* rows of a block, columns of a tile */
+
+/* Odd, so that a column's elements lie in 32 banks. */
+static __host__ __device__ int tile_ld(int D)
+{
+	return D | 1;
+}
+
+/* Rows FIRST .. + TILE of D, zero past T. */
+template <typename T>
+static __device__ void tile_load(float *to, const T *from, int64_t ld,
+				 int first, const struct attn_arg &a)
+{
+	int lane = threadIdx.x % 32;
+
+	for (int r = threadIdx.x / 32; r < TILE; r += WARPS)
+		for (int c = lane; c < a.D; c += 32)
+			to[r * tile_ld(a.D) + c] =
+				first + r < a.T
+					? (float)from[(first + r) * ld + c]
+					: 0;
+}
+
+/* s[r] = row r of ROWS at X times this lane's row of the tile Y. */
+static __device__ __forceinline__ void products(float (&s)[ROWS],
+						const float *x, const float *y,
+						int D)
+{
+	int ld = tile_ld(D);
+
+	y += threadIdx.x % 32 * ld;
+#pragma unroll
+	for (int r = 0; r < ROWS; r++)
+		s[r] = 0;
+	for (int d = 0; d < D; d++) {
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+			s[r] += x[r * ld + d] * y[d];
+	}
+}
+
+/* acc[r] (D by lanes) += the tile Y's rows, each lane's times its s[r]. */
+template <int K>
+static __device__ __forceinline__ void spread(float (&acc)[ROWS][K],
+					      const float (&s)[ROWS],
+					      const float *y, int D)
+{
+	int lane = threadIdx.x % 32, ld = tile_ld(D);
+
+	for (int j = 0; j < TILE; j++) {
+		float w[ROWS];
+
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+			w[r] = __shfl_sync(~0u, s[r], j);
+#pragma unroll
+		for (int k = 0; k < K; k++) {
+			int c = 32 * k + lane;
+			float x = c < D ? y[j * ld + c] : 0;
+
+#pragma unroll
+			for (int r = 0; r < ROWS; r++)
+				acc[r][k] += w[r] * x;
+		}
+	}
+}
+
+/* Rows FIRST .. + ROWS of D at TO = SCALE[r] acc[r]. */
+template <typename T, int K>
+static __device__ __forceinline__ void rows_store(T *to, int64_t ld,
+						  const float (&acc)[ROWS][K],
+						  const float (&scale)[ROWS],
+						  int first,
+						  const struct attn_arg &a)
+{
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		if (first + r >= a.T)
+			continue;
+#pragma unroll
+		for (int k = 0; k < K; k++) {
+			int c = 32 * k + threadIdx.x % 32;
+
+			if (c < a.D)
+				to[(first + r) * ld + c] =
+					(T)(acc[r][k] * scale[r]);
+		}
+	}
+}
+
+static __device__ __forceinline__ float factor(const struct dropper &drop,
+					       int64_t elem)
+{
+	float f[1];
+
+	if (!drop.limit)
+		return 1;
+	drop.factors<1>(f, elem);
+	return f[0];
+}
+
+template <typename T, int K>
+static __global__ void __launch_bounds__(32 * WARPS)
+	fwd_kernel(T *o, float *lse, const T *qkv, struct attn_arg a)
+{
+	extern __shared__ float area[];
+	float *query = area, *key = query + TILE * tile_ld(a.D);
+	float *value = key + TILE * tile_ld(a.D);
+	dropper drop(a.drop);
+	int b = blockIdx.x / a.H, h = blockIdx.x % a.H, lane = threadIdx.x % 32;
+	int i0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
+	struct attn_place at = attn_place(a, b, h);
+	float acc[ROWS][K] = {}, most[ROWS], sum[ROWS] = {}, s[ROWS];
+
+#pragma unroll
+	for (int r = 0; r < ROWS; r++)
+		most[r] = -INFINITY;
+	tile_load(query, qkv + at.q, a.ld, i0, a);
+	for (int j0 = 0; j0 <= i0; j0 += TILE) {
+		__syncthreads();
+		tile_load(key, qkv + at.k, a.ld, j0, a);
+		tile_load(value, qkv + at.v, a.ld, j0, a);
+		__syncthreads();
+		products(s, query + row * tile_ld(a.D), key, a.D);
+#pragma unroll
+		for (int r = 0; r < ROWS; r++) {
+			int i = i0 + row + r, j = j0 + lane;
+			float x = j <= i ? s[r] * a.scale : -INFINITY;
+			float m = fmaxf(most[r], warp_max(x));
+			float p = expf(x - m), old = expf(most[r] - m);
+
+			most[r] = m;
+			sum[r] = sum[r] * old + warp_sum(p);
+			s[r] = p * factor(drop, attn_elem(a, b, h, i) + j);
+#pragma unroll
+			for (int k = 0; k < K; k++)
+				acc[r][k] *= old;
+		}
+		spread(acc, s, value, a.D);
+	}
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		if (lane == 0 && i0 + row + r < a.T)
+			lse[at.lse + i0 + row + r] = most[r] + logf(sum[r]);
+		sum[r] = 1 / sum[r];
+	}
+	rows_store(o + at.o, a.ldo, acc, sum, i0 + row, a);
+}
+
+/* delta (B, H, T) = the sums of dout o over a head, a warp for each. */
+template <typename T>
+static __global__ void delta_kernel(float *delta, const T *dout, const T *o,
+				    struct attn_arg a)
+{
+	int64_t item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+	int64_t n = item / a.H, h = item % a.H;
+	float s = 0;
+
+	if (n >= (int64_t)a.B * a.T)
+		return;
+	dout += n * a.ldo + h * a.D;
+	o += n * a.ldo + h * a.D;
+	for (int c = threadIdx.x % 32; c < a.D; c += 32)
+		s += (float)dout[c] * (float)o[c];
+	s = warp_sum(s);
+	if (threadIdx.x % 32 == 0)
+		delta[(n / a.T * a.H + h) * a.T + n % a.T] = s;
+}
+
+/*
+ * From s = q k and dp = dout v of query I and key J to s = P (f dp - delta)
+ * and dp = f P.
+ */
+static __device__ __forceinline__ void gradient(float &s, float &dp, int b,
+						int h, int i, int j,
+						const float *lse,
+						const float *delta,
+						const struct dropper &drop,
+						const struct attn_arg &a)
+{
+	float p, f;
+
+	if (j > i || i >= a.T) {
+		s = dp = 0;
+		return;
+	}
+	p = expf(s * a.scale - lse[i]);
+	f = factor(drop, attn_elem(a, b, h, i) + j);
+	s = p * (f * dp - delta[i]);
+	dp = f * p;
+}
+
+template <typename T, int K>
+static __global__ void __launch_bounds__(32 * WARPS)
+	bwd_queries_kernel(T *dqkv, const T *dout, const float *lse,
+			   const float *delta, const T *qkv, struct attn_arg a)
+{
+	extern __shared__ float area[];
+	int size = TILE * tile_ld(a.D), lane = threadIdx.x % 32;
+	float *query = area, *grad = query + size, *key = grad + size;
+	float *value = key + size;
+	dropper drop(a.drop);
+	int b = blockIdx.x / a.H, h = blockIdx.x % a.H;
+	int i0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
+	struct attn_place at = attn_place(a, b, h);
+	float acc[ROWS][K] = {}, s[ROWS], dp[ROWS];
+
+	tile_load(query, qkv + at.q, a.ld, i0, a);
+	tile_load(grad, dout + at.o, a.ldo, i0, a);
+	for (int j0 = 0; j0 <= i0; j0 += TILE) {
+		__syncthreads();
+		tile_load(key, qkv + at.k, a.ld, j0, a);
+		tile_load(value, qkv + at.v, a.ld, j0, a);
+		__syncthreads();
+		products(s, query + row * tile_ld(a.D), key, a.D);
+		products(dp, grad + row * tile_ld(a.D), value, a.D);
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+			gradient(s[r], dp[r], b, h, i0 + row + r, j0 + lane,
+				 lse + at.lse, delta + at.lse, drop, a);
+		spread(acc, s, key, a.D);
+	}
+#pragma unroll
+	for (int r = 0; r < ROWS; r++)
+		s[r] = a.scale;
+	rows_store(dqkv + at.q, a.ld, acc, s, i0 + row, a);
+}
+
+template <typename T, int K>
+static __global__ void __launch_bounds__(32 * WARPS)
+	bwd_keys_kernel(T *dqkv, const T *dout, const float *lse,
+			const float *delta, const T *qkv, struct attn_arg a)
+{
+	extern __shared__ float area[];
+	int size = TILE * tile_ld(a.D), lane = threadIdx.x % 32;
+	float *key = area, *value = key + size, *query = value + size;
+	float *grad = query + size;
+	dropper drop(a.drop);
+	int b = blockIdx.x / a.G, h0 = blockIdx.x % a.G * a.per;
+	int j0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
+	struct attn_place at = attn_place(a, b, h0);
+	float dk[ROWS][K] = {}, dv[ROWS][K] = {}, s[ROWS], dp[ROWS];
+
+	tile_load(key, qkv + at.k, a.ld, j0, a);
+	tile_load(value, qkv + at.v, a.ld, j0, a);
+	for (int h = h0; h < h0 + a.per; h++) {
+		at = attn_place(a, b, h);
+		for (int i0 = j0; i0 < a.T; i0 += TILE) {
+			__syncthreads();
+			tile_load(query, qkv + at.q, a.ld, i0, a);
+			tile_load(grad, dout + at.o, a.ldo, i0, a);
+			__syncthreads();
+			products(s, key + row * tile_ld(a.D), query, a.D);
+			products(dp, value + row * tile_ld(a.D), grad, a.D);
+#pragma unroll
+			for (int r = 0; r < ROWS; r++)
+				gradient(s[r], dp[r], b, h, i0 + lane,
+					 j0 + row + r, lse + at.lse,
+					 delta + at.lse, drop, a);
+			spread(dk, s, query, a.D);
+			spread(dv, dp, grad, a.D);
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		s[r] = a.scale;
+		dp[r] = 1;
+	}
+	rows_store(dqkv + at.k, a.ld, dk, s, j0 + row, a);
+	rows_store(dqkv + at.v, a.ld, dv, dp, j0 + row, a);
+}
+
+static struct attn_arg attn_arg(const struct kern_attn_dims *d)
+{
+	struct attn_arg a = {};
+
+	a.B = (int)d->B;
+	a.T = (int)d->T;
+	a.H = (int)d->H;
+	a.G = (int)d->G;
+	a.D = (int)d->D;
+	a.per = (int)(d->H / d->G);
+	a.ld = (d->H + 2 * d->G) * d->D;
+	a.ldo = d->H * d->D;
+	a.scale = (float)d->scale;
+	a.heads = d->heads;
+	a.head0 = d->head0;
+	a.drop = drop_arg(&d->drop);
+	return a;
+}
+
+/* Bytes of TILES tiles; KERNEL is told that it may use so much. */
+template <typename F>
+static int shared_for(F *kernel, int tiles, const struct attn_arg &a)
+{
+	int bytes = tiles * TILE * tile_ld(a.D) * (int)sizeof(float);
+
+	cudaFuncSetAttribute(
+		kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+	return bytes;
+}
+
+/* Run STATEMENT with a constant K = the 32s of columns that D needs. */
+#define WITH_COLUMNS(D, K, statement)        \
+	do {                                 \
+		if ((D) <= 64) {             \
+			constexpr int K = 2; \
+			statement;           \
+		} else if ((D) <= 128) {     \
+			constexpr int K = 4; \
+			statement;           \
+		} else {                     \
+			constexpr int K = 8; \
+			statement;           \
+		}                            \
+	} while (0)
+
+template <typename T>
+void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
+		       void *, const struct kern_attn_dims *dims)
+{
+	struct attn_arg a = attn_arg(dims);
+	dim3 grid(a.B * a.H, (unsigned)ceil_div(a.T, TILE));
+
+	if constexpr (sizeof(T) == 2)
+		if (attn_mma_fwd(q, (T *)o, (float *)lse, (const T *)qkv, &a))
+			return;
+	WITH_COLUMNS(a.D, K,
+		     LAUNCH(q, (fwd_kernel<T, K>), grid, 32 * WARPS,
+			    shared_for(fwd_kernel<T, K>, 3, a), (T *)o,
+			    (float *)lse, (const T *)qkv, a));
+}
+
+template <typename T>
+void cuda_attn<T>::bwd(struct queue *q, void *dqkv, const void *dout,
+		       const void *o, const void *lse, const void *qkv,
+		       void *scratch, const struct kern_attn_dims *dims)
+{
+	struct attn_arg a = attn_arg(dims);
+	int64_t items = (int64_t)a.B * a.T * a.H;
+	unsigned tiles = (unsigned)ceil_div(a.T, TILE);
+	float *delta = (float *)scratch;
+
+	LAUNCH(q, delta_kernel<T>, (unsigned)ceil_div(items, WARPS), 32 * WARPS,
+	       0, delta, (const T *)dout, (const T *)o, a);
+	if constexpr (sizeof(T) == 2)
+		if (attn_mma_bwd(q, (T *)dqkv, (const T *)dout,
+				 (const float *)lse, delta, (const T *)qkv, &a))
+			return;
+	WITH_COLUMNS(a.D, K,
+		     LAUNCH(q, (bwd_queries_kernel<T, K>),
+			    dim3(a.B * a.H, tiles), 32 * WARPS,
+			    shared_for(bwd_queries_kernel<T, K>, 4, a),
+			    (T *)dqkv, (const T *)dout, (const float *)lse,
+			    delta, (const T *)qkv, a);
+		     LAUNCH(q, (bwd_keys_kernel<T, K>), dim3(a.B * a.G, tiles),
+			    32 * WARPS, shared_for(bwd_keys_kernel<T, K>, 4, a),
+			    (T *)dqkv, (const T *)dout, (const float *)lse,
+			    delta, (const T *)qkv, a));
+}
+
+template <typename T>
+size_t cuda_attn<T>::scratch(const struct kern_attn_dims *d)
+{
+	return (size_t)(d->B * d->H * d->T) * sizeof(float);
+}
+
+template struct cuda_attn<float>;
+template struct cuda_attn<bf16>;

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's backward in bf16 on tensor cores: one kernel by keys for dk
+ * and dv, one by queries for dq.  That is 7 products instead of 5, but
+ * nothing is added by two blocks.
+ */
+#include "kernels/attn_mma.h"
+
+/*
+ * The same for a tile whose columns are queries: element c of this thread is
+ * E[c].  Four lanes, four apart, share the words of four rows; each makes
+ * those of one c, and the four by four words are transposed.
+ */
+static __device__ __forceinline__ void factors_columns(
+	float (&f)[4], const struct dropper &drop, const int64_t (&e)[4],
+	bool whole)
+{
+	int r = threadIdx.x / 4 % 4;
+
+	if (!whole) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			f[i] = drop.pick(drop.words((uint64_t)e[i] / 4),
+					 (int)(e[i] % 4));
+		return;
+	}
+	int64_t mine = r == 0 ? e[0] : r == 1 ? e[1] : r == 2 ? e[2] : e[3];
+	uint4 u = drop.words((uint64_t)mine / 4);
+	uint32_t w[4] = {u.x, u.y, u.z, u.w};
+
+#pragma unroll
+	for (int bit = 1; bit < 4; bit *= 2)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			if (i & bit)
+				continue;
+			uint32_t give = r & bit ? w[i] : w[i + bit];
+			uint32_t take = __shfl_xor_sync(~0u, give, 4 * bit);
+
+			if (r & bit)
+				w[i] = take;
+			else
+				w[i + bit] = take;
+		}
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		f[i] = w[i] >= drop.limit ? drop.keep : 0;
+}
+
+/*
+ * From scores and dp = dout v to ds = P (f dp - delta), for queries I0 on
+ * and keys J0 on.
+ */
+template <int M, int N, bool DROP>
+static __device__ __forceinline__ void gradient_rows(
+	frag<M, N> &s, const frag<M, N> &dp, const float (&log2)[M][2],
+	const float (&del)[M][2], const struct dropper &drop, int b, int h,
+	int i0, int j0, const struct attn_arg &a)
+{
+	float scale = a.scale * LOG2E;
+
+#pragma unroll
+	for (int m = 0; m < M; m++) {
+		int64_t e = 0;
+
+		if constexpr (DROP)
+			e = attn_elem(a, b, h, i0 + frag_row(m, 0)) + j0 +
+			    frag_col(0, 0);
+#pragma unroll
+		for (int t = 0; t < N / 8; t++) {
+			float f[4] = {1, 1, 1, 1};
+
+			if constexpr (DROP)
+				factors_rows(f, drop, e + 8 * t,
+					     e + 8 * t + 8 * a.heads * a.T,
+					     a.T % 4 == 0);
+#pragma unroll
+			for (int c = 0; c < 4; c++) {
+				float &x = s.v[m][t][c];
+
+				x = power2(fmaf(x, scale, -log2[m][c / 2]));
+				x *= f[c] * dp.v[m][t][c] - del[m][c / 2];
+			}
+		}
+	}
+}
+
+/* By queries: dq of 64 M of them, from blocks of N keys. */
+template <int DP, int M, int N, bool DROP>
+static __global__ void __launch_bounds__(THREADS)
+	bwd_queries_kernel(bf16 *dqkv, const bf16 *dout, const float *lse,
+			   const float *delta, const bf16 *qkv,
+			   struct attn_arg a)
+{
+	extern __shared__ __align__(16) bf16 area[];
+	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
+	bf16 *query = area, *grad = query + ROWS * LD<DP>;
+	bf16 *key = grad + ROWS * LD<DP>, *value = key + 2 * SIZE;
+	dropper drop(a.drop);
+	int b = blockIdx.x / a.H, h = blockIdx.x % a.H, now = 0;
+	int i0 = (gridDim.y - 1 - blockIdx.y) * ROWS;
+	int row = threadIdx.x / 32 * 16 * M;
+	struct attn_place at = attn_place(a, b, h);
+	float log2[M][2], del[M][2];
+	frag<M, DP> acc = {};
+	frag<M, N> s, dp;
+
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			int i = i0 + row + frag_row(m, 2 * half);
+			bool there = i < a.T;
+
+			log2[m][half] =
+				there ? lse[at.lse + i] * LOG2E : INFINITY;
+			del[m][half] = there ? delta[at.lse + i] : 0;
+		}
+	tile_load<ROWS, DP>(query, qkv + at.q, a.ld, i0, a);
+	tile_load<ROWS, DP>(grad, dout + at.o, a.ldo, i0, a);
+	tile_load<N, DP>(key, qkv + at.k, a.ld, 0, a);
+	tile_load<N, DP>(value, qkv + at.v, a.ld, 0, a);
+	copies_commit();
+	for (int j0 = 0; j0 < i0 + ROWS && j0 < a.T; j0 += N) {
+		tile_load<N, DP>(key + (now ^ SIZE), qkv + at.k, a.ld, j0 + N,
+				 a);
+		tile_load<N, DP>(value + (now ^ SIZE), qkv + at.v, a.ld, j0 + N,
+				 a);
+		copies_commit();
+		copies_wait<1>();
+		__syncthreads();
+		if (j0 < i0 + row + 16 * M) {
+			mul_nt<M, N, DP>(s, query + row * LD<DP>, key + now);
+			mul_nt<M, N, DP>(dp, grad + row * LD<DP>, value + now);
+			if (j0 + N > i0 + row)
+				mask(s, i0 + row, j0);
+			gradient_rows<M, N, DROP>(s, dp, log2, del, drop, b, h,
+						  i0 + row, j0, a);
+			mul_nn<M, N, DP, DP>(acc, s, key + now);
+		}
+		__syncthreads();
+		now ^= SIZE;
+	}
+	copies_wait<0>();
+	rows_store(dqkv + at.q, a.ld, acc, a.scale, i0 + row, 0, a);
+}
+
+/*
+ * From scores, transposed, and dp = v dout to s = f P and dp = P (f dp -
+ * delta), for keys J0 on and queries I0 on; log2 and del are theirs.
+ */
+template <int M, int N, bool DROP>
+static __device__ __forceinline__ void gradient_columns(
+	frag<M, N> &s, frag<M, N> &dp, const float *log2, const float *del,
+	const struct dropper &drop, int b, int h, int i0, int j0,
+	const struct attn_arg &a)
+{
+	float scale = a.scale * LOG2E;
+
+#pragma unroll
+	for (int t = 0; t < N / 8; t++) {
+		int i = frag_col(t, 0);
+		float l[2] = {log2[i], log2[i + 1]};
+		float d[2] = {del[i], del[i + 1]};
+
+#pragma unroll
+		for (int m = 0; m < M; m++) {
+			int j = j0 + frag_row(m, 0);
+			float f[4] = {1, 1, 1, 1};
+
+			if constexpr (DROP) {
+				int64_t e = attn_elem(a, b, h, i0 + i) + j;
+				int64_t next = a.heads * a.T;
+				int64_t es[4] = {e, e + next, e + 8,
+						 e + next + 8};
+
+				factors_columns(f, drop, es, a.T % 4 == 0);
+			}
+#pragma unroll
+			for (int c = 0; c < 4; c++) {
+				float &x = s.v[m][t][c], &y = dp.v[m][t][c];
+				bool seen = j + c / 2 * 8 <= i0 + i + c % 2;
+				float p = power2(fmaf(x, scale, -l[c % 2]));
+
+				p = seen ? p : 0;
+				y = p * (f[c] * y - d[c % 2]);
+				x = p * f[c];
+			}
+		}
+	}
+}
+
+/*
+ * By keys: W columns, from W blockIdx.z on, of dk and dv of 64 M of them,
+ * from blocks of N queries, ITEMS of those for each head of the group.
+ */
+template <int DP, int M, int N, int W, bool DROP>
+static __global__ void __launch_bounds__(THREADS)
+	bwd_keys_kernel(bf16 *dqkv, const bf16 *dout, const float *lse,
+			const float *delta, const bf16 *qkv, struct attn_arg a)
+{
+	extern __shared__ __align__(16) bf16 area[];
+	__shared__ float log2[2][N], del[2][N];
+	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
+	bf16 *key = area, *value = key + ROWS * LD<DP>;
+	bf16 *query = value + ROWS * LD<DP>, *grad = query + 2 * SIZE;
+	dropper drop(a.drop);
+	int b = blockIdx.x / a.G, h0 = blockIdx.x % a.G * a.per;
+	int j0 = blockIdx.y * ROWS, c0 = W * blockIdx.z;
+	int row = threadIdx.x / 32 * 16 * M;
+	int items = (a.T - j0 + N - 1) / N;
+	struct attn_place at = attn_place(a, b, h0);
+	frag<M, W> dk = {}, dv = {};
+	frag<M, N> s, dp;
+	auto fetch = [&](int item) {
+		int h = h0 + item / items, i0 = j0 + item % items * N;
+		int now = item % 2;
+		struct attn_place from = attn_place(a, b, h);
+
+		tile_load<N, DP>(query + now * SIZE, qkv + from.q, a.ld, i0, a);
+		tile_load<N, DP>(grad + now * SIZE, dout + from.o, a.ldo, i0,
+				 a);
+		copies_commit();
+		for (int i = threadIdx.x; i < N; i += THREADS) {
+			bool there = i0 + i < a.T;
+
+			log2[now][i] = there ? lse[from.lse + i0 + i] * LOG2E
+					     : INFINITY;
+			del[now][i] = there ? delta[from.lse + i0 + i] : 0;
+		}
+	};
+
+	tile_load<ROWS, DP>(key, qkv + at.k, a.ld, j0, a);
+	tile_load<ROWS, DP>(value, qkv + at.v, a.ld, j0, a);
+	fetch(0);
+	for (int item = 0; item < items * a.per; item++) {
+		int h = h0 + item / items, i0 = j0 + item % items * N;
+		int now = item % 2;
+
+		if (item + 1 < items * a.per)
+			fetch(item + 1);
+		else
+			copies_commit();
+		copies_wait<1>();
+		__syncthreads();
+		if (i0 + N > j0 + row) {
+			mul_nt<M, N, DP>(s, key + row * LD<DP>,
+					 query + now * SIZE);
+			mul_nt<M, N, DP>(dp, value + row * LD<DP>,
+					 grad + now * SIZE);
+			gradient_columns<M, N, DROP>(s, dp, log2[now], del[now],
+						     drop, b, h, i0, j0 + row,
+						     a);
+			mul_nn<M, N, W, DP>(dv, s, grad + now * SIZE + c0);
+			mul_nn<M, N, W, DP>(dk, dp, query + now * SIZE + c0);
+		}
+		__syncthreads();
+	}
+	rows_store(dqkv + at.k, a.ld, dk, a.scale, j0 + row, c0, a);
+	rows_store(dqkv + at.v, a.ld, dv, 1, j0 + row, c0, a);
+}
+
+template <int DP, int M, int N, int W, bool DROP>
+static void keys_launch(struct queue *q, bf16 *dqkv, const bf16 *dout,
+			const float *lse, const float *delta, const bf16 *qkv,
+			const struct attn_arg *a)
+{
+	auto *kernel = bwd_keys_kernel<DP, M, N, W, DROP>;
+	constexpr int ROWS = 16 * M * WARPS;
+
+	LAUNCH(q, kernel,
+	       dim3(a->B * a->G, (unsigned)ceil_div(a->T, ROWS), DP / W),
+	       THREADS, shared_for<DP>(kernel, 2 * ROWS + 4 * N), dqkv, dout,
+	       lse, delta, qkv, *a);
+}
+
+template <int DP, int M, int N, bool DROP>
+static void queries_launch(struct queue *q, bf16 *dqkv, const bf16 *dout,
+			   const float *lse, const float *delta,
+			   const bf16 *qkv, const struct attn_arg *a)
+{
+	auto *kernel = bwd_queries_kernel<DP, M, N, DROP>;
+	constexpr int ROWS = 16 * M * WARPS;
+
+	LAUNCH(q, kernel, dim3(a->B * a->H, (unsigned)ceil_div(a->T, ROWS)),
+	       THREADS, shared_for<DP>(kernel, 2 * ROWS + 4 * N), dqkv, dout,
+	       lse, delta, qkv, *a);
+}
+
+template <bool DROP, typename... A> static void bwd_any(int D, A... args)
+{
+	if (D <= 64) {
+		keys_launch<64, 2, 32, 64, DROP>(args...);
+		queries_launch<64, 2, 32, DROP>(args...);
+	} else if (D <= 128) {
+		keys_launch<128, 1, 64, 128, DROP>(args...);
+		queries_launch<128, 1, 64, DROP>(args...);
+	} else {
+		keys_launch<256, 1, 32, 128, DROP>(args...);
+		queries_launch<256, 1, 32, DROP>(args...);
+	}
+}
+
+bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
+		  const float *lse, const float *delta, const bf16 *qkv,
+		  const struct attn_arg *a)
+{
+	if (!served({dqkv, dout, qkv}, a))
+		return false;
+	if (a->drop.key)
+		bwd_any<true>(a->D, q, dqkv, dout, lse, delta, qkv, a);
+	else
+		bwd_any<false>(a->D, q, dqkv, dout, lse, delta, qkv, a);
+	return true;
+}

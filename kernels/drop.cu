@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drop.c on the GPU. */
+#include "kernels/kern_cuda.h"
+
+template <typename T, int W>
+static __global__ void drop_kernel(T *y, const T *x, int64_t n, int64_t elem,
+				   struct drop_arg arg)
+{
+	dropper drop(arg);
+	int64_t step = (int64_t)gridDim.x * blockDim.x;
+	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	for (i *= W; i < n; i += step * W) {
+		float v[W], f[W];
+
+		load<W>(v, x + i);
+		drop.factors<W>(f, elem + i);
+#pragma unroll
+		for (int j = 0; j < W; j++)
+			v[j] = f[j] != 0 ? v[j] * f[j] : 0;
+		store<W>(y + i, v);
+	}
+}
+
+template <typename T>
+void cuda_drop<T>::drop(struct queue *q, void *y, const void *x, int64_t N,
+			int64_t C, const struct kern_drop *d)
+{
+	struct drop_arg arg = drop_arg(d);
+	int64_t n = N * C;
+
+	if (!arg.key) {
+		if (y != x)
+			cuda_elem<T>::copy(q, y, x, n);
+		return;
+	}
+	WITH_WIDTH(T, W, aligned({x, y}) && C % WIDE<T> == 0,
+		   LAUNCH(q, (drop_kernel<T, W>), blocks_for(n, 256 * W, 4096),
+			  256, 0, (T *)y, (const T *)x, n, arg.row0 * C, arg));
+}
+
+template struct cuda_drop<float>;
+template struct cuda_drop<bf16>;

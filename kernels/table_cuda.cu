@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of the GPU's ops. */
+#include "kernels/kern_cuda.h"
+
+#define TABLE(T)                                                            \
+	.size = sizeof(T), .embed_fwd = cuda_embed<T>::fwd,                 \
+	.embed_bwd = cuda_embed<T>::bwd, .pos_fwd = cuda_embed<T>::pos_fwd, \
+	.pos_bwd = cuda_embed<T>::pos_bwd, .drop = cuda_drop<T>::drop,      \
+	.resid = cuda_norm<T>::resid, .norm_fwd = cuda_norm<T>::fwd,        \
+	.norm_bwd = cuda_norm<T>::bwd, .linear_fwd = cuda_linear<T>::fwd,   \
+	.linear_bwd_x = cuda_linear<T>::bwd_x,                              \
+	.linear_bwd_w = cuda_linear<T>::bwd_w,                              \
+	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,   \
+	.attn_fwd = cuda_attn<T>::fwd, .attn_bwd = cuda_attn<T>::bwd,       \
+	.attn_scratch = cuda_attn<T>::scratch, .act_fwd = cuda_act<T>::fwd, \
+	.act_bwd = cuda_act<T>::bwd, .ce_max = cuda_ce<T>::max,             \
+	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,           \
+	.sumsq = cuda_sumsq
+
+#define TABLE_END(T)                                            \
+	.zero = cuda_elem<T>::zero, .copy = cuda_elem<T>::copy, \
+	.add = cuda_elem<T>::add
+
+const struct kern kern_cuda_f32 = {.name = "cuda_f32",
+				   TABLE(float),
+				   .adamw = cuda_adamw,
+				   TABLE_END(float)};
+
+/* adamw needs a master copy too: kern_cuda_adamw_bf16. */
+const struct kern kern_cuda_bf16 = {
+	.name = "cuda_bf16", TABLE(bf16), .adamw = NULL, TABLE_END(bf16)};

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every op of the GPU's tables against cpu_f64: fresh random inputs, poisoned
+ * outputs between guard bands, each run twice and compared bit by bit.
+ *
+ *	g-kern [--only TEXT] [SEED]
+ */
+#include <time.h>
+
+#include "test/gpu-test.h"
+
+#define CPU kern_cpu_f64
+/* A call for each side: P(x) is the array's pointer there. */
+#define BOTH(k, op, ...)                            \
+	[&] {                                       \
+		auto P = ref;                       \
+		auto &drop = drop_ref;              \
+		(void)P, (void)drop;                \
+		CPU.op(NULL, __VA_ARGS__);          \
+	},                                          \
+		[&] {                               \
+			auto P = dev;               \
+			auto &drop = drop_dev;      \
+			(void)P, (void)drop;        \
+			(k).op(queue, __VA_ARGS__); \
+		}
+
+static uint64_t key_ref[2];
+static uint64_t *key_dev;
+static struct kern_drop drop_ref, drop_dev;
+
+static void drop_set(double p, int64_t row0)
+{
+	key_ref[0] = (uint64_t)rnd32() << 32 | rnd32();
+	key_ref[1] = rnd32();
+	if (device_copy(queue, key_dev, key_ref, sizeof(key_ref), &error) ||
+	    device_queue_wait(queue, &error))
+		die("key");
+	drop_ref = {p, key_ref, 7, row0};
+	drop_dev = {p, key_dev, 7, row0};
+}
+
+static const void *ids_ref(struct arr *a)
+{
+	return a->ints.data();
+}
+
+static void test_embed(const struct kern &k, enum type t, int64_t C)
+{
+	int64_t N = 777, first = 100, rows = 301, T = 100, row0 = 37;
+	struct arr *ids = ints(N, 0, 500), *y = out(t, N * C);
+	struct arr *w = in(t, rows * C), *dw, *dy;
+
+	check(
+		[&] {
+			CPU.embed_fwd(NULL, ref(y), (int32_t *)ids_ref(ids),
+				      ref(w), N, C, first, rows);
+		},
+		[&] {
+			k.embed_fwd(queue, dev(y), (int32_t *)dev(ids), dev(w),
+				    N, C, first, rows);
+		},
+		"%s embed_fwd C %ld", k.name, C);
+	ids = ints(N, 90, 500);
+	dw = inout(F32, rows * C);
+	dy = in(t, N * C);
+	check(
+		[&] {
+			CPU.embed_bwd(NULL, ref(dw), ref(dy),
+				      (int32_t *)ids_ref(ids), N, C, first,
+				      rows);
+		},
+		[&] {
+			k.embed_bwd(queue, dev(dw), dev(dy),
+				    (int32_t *)dev(ids), N, C, first, rows);
+		},
+		"%s embed_bwd C %ld", k.name, C);
+	y = inout(t, N * C);
+	w = in(t, T * C);
+	check(BOTH(k, pos_fwd, P(y), P(w), N, C, T, row0), "%s pos_fwd C %ld",
+	      k.name, C);
+	dw = inout(F32, T * C);
+	dy = in(t, N * C);
+	check(BOTH(k, pos_bwd, P(dw), P(dy), N, C, T, row0), "%s pos_bwd C %ld",
+	      k.name, C);
+	dw = inout(F32, T * C);
+	dy = in(t, 30 * C);
+	check(BOTH(k, pos_bwd, P(dw), P(dy), 30, C, T, 90),
+	      "%s pos_bwd part C %ld", k.name, C);
+}
+
+static void test_drop(const struct kern &k, enum type t, int64_t C, double p)
+{
+	int64_t N = 131;
+	struct arr *x = in(t, N * C), *y = out(t, N * C), *b, *bias;
+
+	drop_set(p, 5);
+	check(BOTH(k, drop, P(y), P(x), N, C, &drop), "%s drop C %ld p %g",
+	      k.name, C, p);
+	y = inout(t, N * C);
+	check(BOTH(k, drop, P(y), P(y), N, C, &drop),
+	      "%s drop in place C %ld p %g", k.name, C, p);
+	for (int with_bias = 0; with_bias < 2; with_bias++) {
+		x = in(t, N * C);
+		b = in(t, N * C);
+		bias = with_bias ? in(t, C) : NULL;
+		y = out(t, N * C);
+		check(BOTH(k, resid, P(y), P(x), P(b), P(bias), N, C, &drop),
+		      "%s resid C %ld p %g bias %d", k.name, C, p, with_bias);
+	}
+}
+
+static void test_norm(const struct kern &k, enum type t, int64_t C, bool rms,
+		      bool branch, bool zero_centered)
+{
+	int64_t N = 67;
+	struct kern_norm_dims dims = {N, C, rms ? KERN_RMSNORM : KERN_LAYERNORM,
+				      zero_centered, 1e-5};
+	struct arr *y = out(t, N * C);
+	struct arr *xout = branch ? out(t, N * C) : NULL;
+	struct arr *stat = out(F32, N * 2), *x = in(t, N * C);
+	struct arr *br = branch ? in(t, N * C) : NULL;
+	struct arr *bias = branch && !rms ? in(t, C) : NULL, *w = in(t, C);
+	struct arr *b = rms ? NULL : in(t, C), *dx, *dw, *db, *dy, *dres;
+
+	drop_set(branch && C % 2 ? 0.1 : 0, 3);
+	stat->tol = t == BF16 && branch ? 3e-3 : 2e-6;
+	check(BOTH(k, norm_fwd, P(y), P(xout), P(stat), P(x), P(br), P(bias),
+		   P(w), P(b), &dims, &drop),
+	      "%s norm_fwd C %ld%s%s%s", k.name, C, rms ? " rms" : "",
+	      branch ? " branch" : "", zero_centered ? " centered" : "");
+	x = in(t, N * C);
+	w = in(t, C);
+	dy = in(t, N * C);
+	stat = in(F32, N * 2, 0.5);
+	dx = branch ? inout(t, N * C) : out(t, N * C);
+	dres = branch ? dx : NULL;
+	dw = inout(F32, C);
+	db = rms ? NULL : inout(F32, C);
+	check(BOTH(k, norm_bwd, P(dx), P(dw), P(db), P(dy), P(dres), P(x),
+		   P(stat), P(w), &dims),
+	      "%s norm_bwd C %ld%s%s%s", k.name, C, rms ? " rms" : "",
+	      branch ? " residual" : "", zero_centered ? " centered" : "");
+}
+
+static void test_linear(const struct kern &k, enum type t, int64_t N,
+			int64_t out_, int64_t in_)
+{
+	for (int with_bias = 0; with_bias < 2; with_bias++) {
+		struct arr *y = out(t, N * out_), *x = in(t, N * in_);
+		struct arr *w = in(t, out_ * in_);
+		struct arr *b = with_bias ? in(t, out_) : NULL;
+
+		check(BOTH(k, linear_fwd, P(y), P(x), P(w), P(b), N, out_, in_),
+		      "%s linear_fwd %ld %ld %ld bias %d", k.name, N, out_, in_,
+		      with_bias);
+	}
+	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
+	struct arr *w = in(t, out_ * in_);
+
+	check(BOTH(k, linear_bwd_x, P(dx), P(dy), P(w), N, out_, in_),
+	      "%s linear_bwd_x %ld %ld %ld", k.name, N, out_, in_);
+	struct arr *dw = inout(F32, out_ * in_), *x = in(t, N * in_);
+
+	dy = in(t, N * out_);
+	check(BOTH(k, linear_bwd_w, P(dw), P(dy), P(x), N, out_, in_),
+	      "%s linear_bwd_w %ld %ld %ld", k.name, N, out_, in_);
+	struct arr *db = inout(F32, out_);
+
+	dy = in(t, N * out_);
+	check(BOTH(k, bias_bwd, P(db), P(dy), N, out_), "%s bias_bwd %ld %ld",
+	      k.name, N, out_);
+}
+
+static void test_rope(const struct kern &k, enum type t, int64_t D, int64_t R,
+		      bool interleaved, int sign)
+{
+	struct kern_attn_dims d = {};
+
+	d.B = 3;
+	d.T = 41;
+	d.H = 6;
+	d.G = 2;
+	d.D = D;
+	struct arr *qkv = inout(t, d.B * d.T * (d.H + 2 * d.G) * D);
+	struct arr *table = in(F32, d.T * R * 2);
+
+	check(BOTH(k, rope, P(qkv), P(table), &d, R, interleaved, sign),
+	      "%s rope D %ld R %ld%s sign %d", k.name, D, R,
+	      interleaved ? " interleaved" : "", sign);
+}
+
+static void test_attn(const struct kern &k, enum type t, int64_t B, int64_t T,
+		      int64_t H, int64_t G, int64_t D, double p)
+{
+	struct kern_attn_dims d = {};
+	int64_t N = B * T, row = (H + 2 * G) * D;
+
+	drop_set(p, 1000);
+	d.B = B;
+	d.T = T;
+	d.H = H;
+	d.G = G;
+	d.D = D;
+	d.scale = 1.2 / sqrt((double)D);
+	d.heads = H + 3;
+	d.head0 = 2;
+	struct kern_attn_dims dr = d, dd = d;
+
+	dr.drop = drop_ref;
+	dd.drop = drop_dev;
+	std::vector<double> work(CPU.attn_scratch(&dr) / sizeof(double));
+	struct arr *scratch =
+		arr_new(F32, (int64_t)k.attn_scratch(&dd) / 4, false);
+	struct arr *o = out(t, N * H * D), *lse = out(F32, B * H * T);
+	struct arr *qkv = in(t, N * row);
+	std::vector<double> o_ref, lse_ref, qkv_ref = qkv->ref;
+
+	o->tol = t == BF16 ? 5e-3 : 3e-6;
+	lse->tol = 3e-6;
+	check(
+		[&] {
+			CPU.attn_fwd(NULL, ref(o), ref(lse), ref(qkv),
+				     work.data(), &dr);
+			o_ref = o->ref;
+			lse_ref = lse->ref;
+		},
+		[&] {
+			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv),
+				   dev(scratch), &dd);
+		},
+		"%s attn_fwd B %ld T %ld H %ld G %ld D %ld p %g", k.name, B, T,
+		H, G, D, p);
+	scratch = arr_new(F32, (int64_t)k.attn_scratch(&dd) / 4, false);
+	qkv = with(t, qkv_ref, false);
+	o = with(t, o_ref, false);
+	lse = with(F32, lse_ref, false);
+	struct arr *dout = in(t, N * H * D), *dqkv = out(t, N * row);
+
+	dqkv->tol = t == BF16 ? 6e-3 : 5e-6;
+	check(
+		[&] {
+			CPU.attn_bwd(NULL, ref(dqkv), ref(dout), ref(o),
+				     ref(lse), ref(qkv), work.data(), &dr);
+		},
+		[&] {
+			k.attn_bwd(queue, dev(dqkv), dev(dout), dev(o),
+				   dev(lse), dev(qkv), dev(scratch), &dd);
+		},
+		"%s attn_bwd B %ld T %ld H %ld G %ld D %ld p %g", k.name, B, T,
+		H, G, D, p);
+}
+
+static void test_act(const struct kern &k, enum type t, int64_t N, int64_t F)
+{
+	for (int act = 0; act <= KERN_QUICK_GELU; act++)
+		for (int gated = 0; gated < 2; gated++) {
+			int64_t n = N * F * (1 + gated);
+			struct arr *y = out(t, N * F), *x = in(t, n, 3);
+
+			check(BOTH(k, act_fwd, P(y), P(x), N, F,
+				   (enum kern_act)act, gated),
+			      "%s act_fwd %ld %ld act %d gated %d", k.name, N,
+			      F, act, gated);
+			struct arr *dx = out(t, n), *dy = in(t, N * F);
+
+			x = in(t, n, 3);
+			check(BOTH(k, act_bwd, P(dx), P(dy), P(x), N, F,
+				   (enum kern_act)act, gated),
+			      "%s act_bwd %ld %ld act %d gated %d", k.name, N,
+			      F, act, gated);
+		}
+}
+
+static void test_ce(const struct kern &k, enum type t, int64_t N, int64_t V,
+		    int64_t valid)
+{
+	int64_t first = 100;
+	struct arr *m = out(F32, N), *sums = out(F32, 2 * N);
+	struct arr *logits = inout(t, N * V, 4), *loss = inout(F64, 1);
+	struct arr *coef = in(F64, 1);
+	struct arr *labels = ints(N, -20, (int32_t)(V + 150));
+
+	loss->tol = 2e-6;
+	auto run = [&](const struct kern &k, struct queue *q, auto P,
+		       const int32_t *l) {
+		k.ce_max(q, P(m), P(logits), N, V, valid);
+		k.ce_sums(q, P(sums), P(logits), P(m), l, N, V, valid, first);
+		k.ce_grad(q, (double *)P(loss), P(logits), P(m), P(sums), l,
+			  (const double *)P(coef), N, V, valid, first);
+	};
+	check([&] { run(CPU, NULL, ref, labels->ints.data()); },
+	      [&] { run(k, queue, dev, (const int32_t *)dev(labels)); },
+	      "%s ce %ld %ld valid %ld", k.name, N, V, valid);
+}
+
+static void test_optim(const struct kern &k, enum type t, int64_t n, bool decay)
+{
+	struct kern_adam h = {3e-3, 0.1, 0.9, 0.95, 1e-8, 0.3, 0.2, 0.7};
+	struct arr *hd = arr_new(F64, sizeof(h) / 8, false);
+	struct arr *p = inout(F32, n), *m = inout(F32, n, 0.1);
+	struct arr *v, *g = in(F32, n), *low = NULL;
+	std::vector<double> squares = randoms(n, 0.1);
+
+	for (double &x : squares)
+		x *= x;
+	v = with(F32, squares, true);
+	if (t == BF16)
+		low = out(BF16, n);
+	memcpy(hd->init.data(), &h, sizeof(h));
+	upload(hd);
+	check(
+		[&] {
+			CPU.adamw(NULL, ref(p), ref(m), ref(v), ref(g), n, &h,
+				  decay);
+			if (low)
+				low->ref = p->ref;
+		},
+		[&] {
+			const struct kern_adam *hp =
+				(const struct kern_adam *)dev(hd);
+
+			if (low)
+				kern_cuda_adamw_bf16(queue, dev(low), dev(p),
+						     dev(m), dev(v), dev(g), n,
+						     hp, decay);
+			else
+				k.adamw(queue, dev(p), dev(m), dev(v), dev(g),
+					n, hp, decay);
+		},
+		"%s adamw %ld decay %d", k.name, n, decay);
+	struct arr *acc = inout(F64, 1), *x = in(F32, n);
+
+	check(BOTH(k, sumsq, (double *)P(acc), P(x), n), "%s sumsq %ld", k.name,
+	      n);
+}
+
+static void test_elem(const struct kern &k, enum type t, int64_t n)
+{
+	struct arr *x = in(t, n), *y = out(t, n);
+
+	check(BOTH(k, copy, P(y), P(x), n), "%s copy %ld", k.name, n);
+	y = out(t, n);
+	check(BOTH(k, zero, P(y), n), "%s zero %ld", k.name, n);
+	y = inout(t, n);
+	x = in(t, n);
+	check(BOTH(k, add, P(y), P(x), n), "%s add %ld", k.name, n);
+	if (t != BF16)
+		return;
+	y = out(BF16, n);
+	x = in(F32, n);
+	check([&] { y->ref = x->ref; },
+	      [&] { kern_cuda_cast_bf16(queue, dev(y), dev(x), n); },
+	      "%s cast %ld", k.name, n);
+}
+
+static void test_all_attn(const struct kern &k, enum type t)
+{
+	for (int p = 0; p < 2; p++) {
+		test_attn(k, t, 1, 1, 1, 1, 8, 0.2 * p);
+		test_attn(k, t, 2, 100, 4, 2, 64, 0.2 * p);
+		test_attn(k, t, 2, 65, 6, 2, 80, 0.2 * p);
+		test_attn(k, t, 1, 257, 2, 1, 128, 0.2 * p);
+		test_attn(k, t, 2, 260, 4, 2, 128, 0.2 * p);
+		test_attn(k, t, 1, 130, 2, 2, 256, 0.2 * p);
+		test_attn(k, t, 1, 91, 3, 1, 20, 0.2 * p);
+		test_attn(k, t, 2, 64, 2, 2, 16, 0.2 * p);
+	}
+	test_attn(k, t, 2, 1000, 4, 2, 64, 0);
+	test_attn(k, t, 2, 1000, 4, 2, 64, 0.1);
+	test_attn(k, t, 1, 1024, 2, 1, 128, 0);
+}
+
+static void test_all(const struct kern &k, enum type t)
+{
+	for (int64_t C : {37, 64, 768, 2056})
+		test_embed(k, t, C);
+	for (int64_t C : {37, 48, 772})
+		for (double p : {0.0, 0.1})
+			test_drop(k, t, C, p);
+	for (int64_t C : {37, 768, 1000, 1027, 4096, 9000, 20000})
+		for (int i = 0; i < 4; i++)
+			test_norm(k, t, C, i & 1, i & 2, i == 3);
+	test_linear(k, t, 1, 1, 1);
+	test_linear(k, t, 33, 65, 129);
+	test_linear(k, t, 100, 50, 72);
+	test_linear(k, t, 1000, 768, 512);
+	test_linear(k, t, 3001, 36, 40);
+	for (int i = 0; i < 4; i++) {
+		test_rope(k, t, 64, i & 1 ? 32 : 16, i & 2, 1);
+		test_rope(k, t, 10, i & 1 ? 5 : 3, i & 2, -1);
+	}
+	test_all_attn(k, t);
+	test_act(k, t, 33, 65);
+	test_act(k, t, 100, 256);
+	test_ce(k, t, 33, 1000, 977);
+	test_ce(k, t, 65, 1001, 1001);
+	test_ce(k, t, 9, 50304, 50257);
+	for (int64_t n : {1, 1003, 100000}) {
+		test_optim(k, t, n, n & 1);
+		test_elem(k, t, n);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct device_info info;
+	uint64_t seed = (uint64_t)time(NULL);
+
+	if (!device_count()) {
+		printf("1..0 # SKIP no CUDA device\n");
+		return 0;
+	}
+	if (argc > 2 && !strcmp(argv[1], "--only"))
+		only = argv[2];
+	if (argc > 1 + 2 * (*only != 0))
+		seed = strtoull(argv[argc - 1], NULL, 0);
+	state = seed;
+	kern_cpu_init(4);
+	if (device_open(0, &info, &error))
+		die("open");
+	queue = device_queue_open(false, &error);
+	key_dev = (uint64_t *)device_alloc(16, &error);
+	if (!queue || !key_dev)
+		die("queue");
+	printf("# %s %s sm_%d%d, %ld bytes free of %ld, seed %llu\n", info.name,
+	       info.id, info.major, info.minor, (long)info.free_bytes,
+	       (long)info.bytes, (unsigned long long)seed);
+	test_all(kern_cuda_f32, F32);
+	test_all(kern_cuda_bf16, BF16);
+	printf("1..%d\n", tests);
+	device_free(key_dev);
+	device_queue_close(queue);
+	return failures != 0;
+}
