@@ -137,11 +137,7 @@ static struct h5 *h5_new(const char *path, bool writing, struct err *e)
 		err_set(e, CODE_LAUNCH, "out of memory");
 		return NULL;
 	}
-	/*
-	 * All files are closed here.  One whose close failed, as on a full
-	 * disk, would crash HDF5's own tidying at the program's end.
-	 */
-	H5dont_atexit();
+	H5dont_atexit(); /* it would crash on a file whose close failed */
 	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	memcpy(f->path, path, len);
 	f->writing = writing;
