@@ -8,6 +8,7 @@ CC = gcc
 MARCH ?= x86-64-v3
 SAN ?=
 V ?=
+TEST_JOBS ?= 1
 BLAS ?= blis-openmp
 CUDA ?= 0
 
@@ -137,7 +138,7 @@ $(BUILD)/test/x-%: $(BUILD)/test/x-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(pl
 test-programs: all $(addprefix $(BUILD)/test/,$(units) $(helpers))
 
 export TRISECT_BUILD = $(abspath $(BUILD))
-prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j2 $(if $(filter 1,$(V)),-v)
+prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j$(TEST_JOBS) $(if $(filter 1,$(V)),-v)
 
 check: ## install what is missing, build and pass the tests
 	$(Q)slurm/deps --test
