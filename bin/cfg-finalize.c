@@ -2,11 +2,13 @@
 /* Validate configs, complete them and say everything that is wrong. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +20,8 @@
 #include "lib/plan/inputs.h"
 #include "lib/plan/verdict.h"
 
-enum { JOBS_MAX = 64 };
+/* A worker takes so much of the address space: its stack, its arena. */
+enum { JOBS_MAX = 64, WORKER_MIB = 32 };
 
 struct options {
 	int64_t world, jobs;
@@ -131,6 +134,8 @@ static int write_final(const struct options *opt, const struct input *in,
 
 	if (path && !strcmp(path, "-")) {
 		out->final = strdup(text);
+		if (!out->final)
+			arena_exhausted();
 		return 0;
 	}
 	if (!path)
@@ -164,6 +169,8 @@ static void work(const struct batch *b, const struct input *in,
 		worst(&out->code, out->trouble.code);
 	out->text =
 		strdup(opt->json ? verdict_json(&v, &a) : verdict_text(&v, &a));
+	if (!out->text)
+		arena_exhausted();
 	arena_close(&a);
 }
 
@@ -217,10 +224,23 @@ static enum code print_all(struct batch *b, size_t *valid)
 	return code;
 }
 
+/* Workers below a limit on address space, which each would cut into. */
+static int workers(int wanted)
+{
+	struct rlimit limit;
+	rlim_t fit;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return wanted;
+	mallopt(M_ARENA_MAX, 1); /* else 64 MiB a thread */
+	fit = (limit.rlim_cur >> 20) / WORKER_MIB;
+	return fit < 3 ? 1 : fit - 2 < (rlim_t)wanted ? (int)fit - 2 : wanted;
+}
+
 static enum code run_batch(const struct options *opt, const struct inputs *in)
 {
 	pthread_t thread[JOBS_MAX];
-	int threads = 0, wanted = (int)opt->jobs;
+	int threads = 0, wanted = workers((int)opt->jobs);
 	struct batch b = {.opt = opt, .in = in};
 	enum code code;
 	size_t valid = 0;
@@ -304,7 +324,8 @@ static const char *kind_of(const struct field *f, struct arena *a)
 				    f->max,
 				    f->type == FIELD_INTS ? ", or a list" : "");
 	case FIELD_FLOAT:
-		return arena_printf(a, "number, %g to %g", f->min, f->max);
+		return arena_printf(a, "number, %.15g to %.15g", f->min,
+				    f->max);
 	case FIELD_BOOL: return "true or false";
 	case FIELD_TEXT: return "string";
 	case FIELD_TEXTS: return "string, or a list";

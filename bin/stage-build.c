@@ -147,12 +147,14 @@ static int one_rank(const struct options *o, const struct show *s,
 {
 	struct plan p;
 
-	if (!s->sum->planned)
+	if (!s->sum->counted)
 		return err_set(e, CODE_FINDINGS,
-			       "no rank in detail: train-worker does not serve "
-			       "this config yet");
-	if (plan_build(&p, s->sum->config, s->sum->grid.world, (int)o->rank,
-		       s->a, e))
+			       "no rank in detail: the weights of latent "
+			       "attention and of heterogeneous layers are not "
+			       "known yet");
+	if ((s->sum->planned ? plan_build : plan_slice)(&p, s->sum->config,
+							s->sum->grid.world,
+							(int)o->rank, s->a, e))
 		return -1;
 	show_rank(stdout, s, &p);
 	return 0;

@@ -149,6 +149,125 @@ static void test_no_config_at_all(void **state)
 	}
 }
 
+/* Marks of other encodings are named, in included files as well. */
+static void test_byte_order_marks(void **state)
+{
+	static const char *const cases[][2] = {
+		{"\xef\xbb\xbfshape: { };", "UTF-8 byte order mark (EF BB BF): "
+					    "save the file as UTF-8 without"},
+		{"\xff\xfes", "UTF-16 byte order mark (FF FE): save the file "
+			      "as UTF-8"},
+		{"\xfe\xffs", "UTF-16 byte order mark (FE FF): save the file "
+			      "as UTF-8"},
+	};
+	struct report r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const char *file = file_of(cases[i][0]);
+
+		assert_null(config_of(cases[i][0], NULL, &r));
+		assert_string_equal(ids(&r), "conf-unreadable:1");
+		assert_non_null(strstr(r.list[0].message, cases[i][1]));
+		assert_null(config_of(
+			arena_printf(&arena, "\n@include \"%s\"\n", file), NULL,
+			&r));
+		unlink(file);
+		assert_string_equal(ids(&r), "conf-unreadable:1");
+		assert_string_equal(r.list[0].file, file);
+		assert_non_null(strstr(r.list[0].message, cases[i][1]));
+	}
+	assert_non_null(config_of("# \xef\xbb\xbf inside", NULL, &r));
+	assert_string_equal(ids(&r), "");
+}
+
+/* A word without quotes: the type that is wanted, the way out. */
+static void test_words_without_quotes(void **state)
+{
+	static const struct {
+		const char *text, *set, *id, *message, *suggest;
+	} cases[] = {
+		{"", "run.seed=abc", "conf-set",
+		 "'run.seed=abc': wants an integer, not 'abc'", NULL},
+		{"", "run.lr=abc", "conf-set",
+		 "'run.lr=abc': wants a number, not 'abc'", NULL},
+		{"", "run.finetune=yes", "conf-set",
+		 "'run.finetune=yes': wants true or false, not 'yes'", NULL},
+		{"", "shape.moe_layer_freq=abc", "conf-set",
+		 "'shape.moe_layer_freq=abc': wants an integer or a list of "
+		 "integers, not 'abc'",
+		 NULL},
+		{"", "run.data_path=[1, /a/b.txt,c d]", "conf-set",
+		 "'run.data_path=[1, /a/b.txt,c d]': wants a string or a list "
+		 "of strings, not '[1, /a/b.txt,c d]'",
+		 "'run.data_path=[\"1\", \"/a/b.txt\", \"c d\"]'"},
+		{"", "run.dirr=abc", "conf-unknown", "unknown setting",
+		 "run.dir"},
+		{"", "place.dir=abc", "conf-wrong-group",
+		 "'dir' belongs to group 'run'", "run.dir"},
+		{"run: {\n dir = abc;\n};", NULL, "conf-syntax",
+		 "syntax error at or before 'dir = abc;'", "dir = \"abc\""},
+		{"run: {\n\tdir: a/b.c\n};", NULL, "conf-syntax",
+		 "syntax error at or before 'dir: a/b.c'", "dir = \"a/b.c\""},
+		{"run: {\n seed = 1 2;\n};", NULL, "conf-syntax",
+		 "syntax error at or before 'seed = 1 2;'", NULL},
+	};
+	struct report r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		config_of(cases[i].text, cases[i].set, &r);
+		assert_int_equal(r.count, 1);
+		assert_string_equal(r.list[0].id, cases[i].id);
+		assert_string_equal(r.list[0].message, cases[i].message);
+		assert_int_equal(r.list[0].suggests > 0, !!cases[i].suggest);
+		if (cases[i].suggest)
+			assert_string_equal(r.list[0].suggest[0],
+					    cases[i].suggest);
+	}
+}
+
+/*
+ * Of every number in every table: what lies beyond its bounds is refused with
+ * bounds that, written down, are themselves in range; so are the ways out.
+ */
+static void test_ranges_are_told(void **state)
+{
+	static const struct group *const groups[] = {&shape_group, &spec_group,
+						     &place_group, &run_group};
+	struct report r;
+
+	(void)state;
+	for (int i = 0; i < 4 * FIELDS_MAX; i++) {
+		const struct group *g = groups[i / FIELDS_MAX];
+		const struct field *f = &g->fields[i % FIELDS_MAX];
+		const char *message;
+		double low, high;
+
+		if (i % FIELDS_MAX >= g->count ||
+		    (f->type != FIELD_FLOAT && f->type != FIELD_INT))
+			continue;
+		config_of("",
+			  arena_printf(&arena, "%s.%s=%s", g->name, f->name,
+				       f->type == FIELD_INT
+					       ? "-9007199254740993L"
+					       : "-1e308"),
+			  &r);
+		assert_string_equal(ids(&r), "conf-range:0");
+		message = strstr(r.list[0].message, "is not between ");
+		assert_non_null(message);
+		assert_int_equal(sscanf(message, "is not between %lf and %lf",
+					&low, &high),
+				 2);
+		assert_true(low == f->min && high == f->max);
+		assert_true(strtod(r.list[0].suggest[0], NULL) == f->min);
+	}
+	config_of("", "run.adam_beta2=1", &r);
+	assert_string_equal(r.list[0].message,
+			    "1 is not between 0 and 0.9999999999");
+	assert_string_equal(r.list[0].suggest[0], "0.9999999999");
+}
+
 /* A folder of this test with FILES (name, text)*, ended by NULL. */
 static const char *folder_of(const char *const *files)
 {
@@ -404,6 +523,9 @@ int main(void)
 		TEST(test_values),
 		TEST(test_findings_and_their_lines),
 		TEST(test_no_config_at_all),
+		TEST(test_byte_order_marks),
+		TEST(test_words_without_quotes),
+		TEST(test_ranges_are_told),
 		TEST(test_includes),
 		TEST(test_include_cycle),
 		TEST(test_too_much),

@@ -6,34 +6,85 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-/* Address space only: pages are committed when they are first written. */
-#define ARENA_SPACE ((size_t)16 << 30)
+#include "lib/base/log.h"
+
+/* Pieces double; pages are committed when they are first written. */
+enum { PIECE_FIRST = 1 << 20, PIECE_DOUBLED = 64 << 20 };
+
+/* At the start of a piece: the one before. */
+struct piece {
+	char *before;
+	size_t size;
+};
+
+/* SIZE bytes, if that leaves ARENA_SPARE to others. */
+static char *map(size_t size)
+{
+	char *p = mmap(NULL, size + ARENA_SPARE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	munmap(p + size, ARENA_SPARE);
+	return p;
+}
+
+/* A new piece with room for BYTES; -1: there is none. */
+static int grow(struct arena *a, size_t bytes)
+{
+	size_t size = PIECE_FIRST, need;
+	struct piece head;
+	char *base;
+
+	if (__builtin_add_overflow(bytes, sizeof(head) + PIECE_FIRST, &need) ||
+	    need > SIZE_MAX / 2)
+		return -1;
+	need -= need % PIECE_FIRST;
+	if (a->size)
+		size = a->size < PIECE_DOUBLED ? 2 * a->size : a->size;
+	if (size < need)
+		size = need;
+	base = map(size);
+	if (!base && size > need)
+		base = map(size = need);
+	if (!base)
+		return -1;
+	head = (struct piece){a->base, a->size};
+	memcpy(base, &head, sizeof(head));
+	*a = (struct arena){base, sizeof(head), size};
+	return 0;
+}
 
 int arena_open(struct arena *a, struct err *e)
 {
-	size_t size = ARENA_SPACE;
-	void *base;
-
-	/* A limit on address space (ulimit -v) may ask for less. */
-	do {
-		base = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (base != MAP_FAILED)
-			break;
-		size /= 2;
-	} while (size >= (size_t)1 << 20);
-	if (base == MAP_FAILED)
-		return err_sys(e, CODE_LAUNCH, "cannot reserve memory");
-	*a = (struct arena){.base = base, .size = size};
+	memset(a, 0, sizeof(*a));
+	if (grow(a, 0))
+		return err_set(e, CODE_LAUNCH,
+			       "out of memory: less than %d MiB are left; see "
+			       "ulimit -v",
+			       (PIECE_FIRST + ARENA_SPARE) >> 20);
 	return 0;
 }
 
 void arena_close(struct arena *a)
 {
-	if (a->base)
+	while (a->base) {
+		struct piece head;
+
+		memcpy(&head, a->base, sizeof(head));
 		munmap(a->base, a->size);
+		a->base = head.before;
+		a->size = head.size;
+	}
 	memset(a, 0, sizeof(*a));
+}
+
+void arena_exhausted(void)
+{
+	log_error("out of memory; see ulimit -v");
+	_exit(CODE_LAUNCH);
 }
 
 void *arena_alloc(struct arena *a, size_t count, size_t size)
@@ -41,10 +92,12 @@ void *arena_alloc(struct arena *a, size_t count, size_t size)
 	size_t bytes;
 	void *p;
 
-	if (__builtin_mul_overflow(count, size, &bytes))
-		bytes = SIZE_MAX;
-	assert(bytes <= a->size - a->used && "arena exhausted");
+	if (__builtin_mul_overflow(count, size, &bytes) ||
+	    bytes > SIZE_MAX - 15)
+		arena_exhausted();
 	bytes = (bytes + 15) & ~(size_t)15;
+	if (bytes > a->size - a->used && grow(a, bytes))
+		arena_exhausted();
 	p = a->base + a->used;
 	a->used += bytes;
 	return p;

@@ -9,18 +9,33 @@
 #include "lib/base/err.h"
 
 /*
- * An arena reserves address space and commits pages as they are touched, so
- * an allocation cannot fail: only arena_open can.  Meant for configs, weight
- * tables and programs (megabytes); the large buffers of training are not
- * taken from here.
+ * An arena takes address space piece by piece and commits pages as they are
+ * touched.  So that nobody has to ask after each allocation, only arena_open
+ * can fail; where memory ends later, the program does (arena_exhausted).
+ * Meant for configs, weight tables and programs (megabytes); the large buffers
+ * of training are not taken from here.
  */
 struct arena {
-	char *base;
+	char *base; /* the newest piece */
 	size_t used;
 	size_t size;
 };
 
+/*
+ * What arenas leave of the address space to others: the libraries do not all
+ * survive a malloc that fails.
+ */
+enum { ARENA_SPARE = 32 << 20 };
+
+/* CODE_LAUNCH if there is less than a first piece and the spare. */
 int arena_open(struct arena *a, struct err *e);
+
+/*
+ * End the program with CODE_LAUNCH and a line that says why: the only place
+ * where a library does so.  For an arena, and for text of a few lines whose
+ * malloc failed.
+ */
+void arena_exhausted(void) __attribute__((noreturn));
 
 /* Free everything; accepts a zeroed arena. */
 void arena_close(struct arena *a);

@@ -44,3 +44,8 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	memcpy(e->text, front, len);
 	return -1;
 }
+
+const char *plural(long long n)
+{
+	return n == 1 ? "" : "s";
+}

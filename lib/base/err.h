@@ -13,7 +13,7 @@ enum code {
 	CODE_USAGE = 2,	   /* usage, or input that cannot be read */
 	CODE_CONFIG = 3,   /* invalid config at launch */
 	CODE_CKPT = 4,	   /* checkpoint missing, corrupt or refused */
-	CODE_LAUNCH = 5,   /* launch or environment */
+	CODE_LAUNCH = 5,   /* launch or environment, out of memory */
 	CODE_COMM = 6,	   /* bootstrap or communication */
 	CODE_HANG = 7,	   /* the watchdog ended a hang */
 	CODE_NUMERIC = 8,  /* not a number, infinity */
@@ -43,5 +43,8 @@ int err_wrap(struct err *e, const char *fmt, ...)
 /* Like err_set, with ": " and the text of errno behind. */
 int err_sys(struct err *e, enum code code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* What makes a word many, for "%d file%s": "s" unless N is 1. */
+const char *plural(long long n);
 
 #endif

@@ -6,6 +6,11 @@
 
 #include "lib/plan/conf.h"
 
+#define NAME_BYTES                   \
+	"abcdefghijklmnopqrstuvwxyz" \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+	"0123456789_"
+
 /* A setting on its way to its row. */
 struct binding {
 	struct conf *c;
@@ -100,8 +105,8 @@ static void bind_float(struct binding *b, const config_setting_t *s, void *at)
 		return;
 	}
 	report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
-		   "%g is not between %g and %g", x, f->min, f->max);
-	report_suggest(b->c->report, "%g", x < f->min ? f->min : f->max);
+		   "%.15g is not between %.15g and %.15g", x, f->min, f->max);
+	report_suggest(b->c->report, "%.15g", x < f->min ? f->min : f->max);
 }
 
 static void bind_enum(struct binding *b, const config_setting_t *s, void *at)
@@ -326,6 +331,21 @@ static void bind_top(struct conf *c, const struct conf_text *t,
 	}
 }
 
+/* A line NAME = WORD: texts need quotes, which is soon forgotten. */
+static void suggest_quotes(struct conf *c, const char *line, const char *end)
+{
+	size_t name = strspn(line, NAME_BYTES), word;
+	const char *at = line + name + strspn(line + name, " \t");
+
+	if (!name || at >= end || !strchr("=:", *at))
+		return;
+	at += 1 + strspn(at + 1, " \t");
+	word = strcspn(at, " \t;,\"\r\n{}[]()");
+	if (word && at + word <= end && !strchr("0123456789+-.", *at))
+		report_suggest(c->report, "%.*s = \"%.*s\"", (int)name, line,
+			       (int)word, at);
+}
+
 /* What libconfig could not parse: the finding, and the error. */
 static int syntax_error(struct conf *c, const struct conf_text *t,
 			const config_t *config, struct err *e)
@@ -343,6 +363,7 @@ static int syntax_error(struct conf *c, const struct conf_text *t,
 	report_add(c->report, "conf-syntax", ERROR, "", &at,
 		   "%s at or before '%.*s'", config_error_text(config),
 		   (int)(end - text < 80 ? end - text : 80), text);
+	suggest_quotes(c, text, end);
 	return err_set(e, CODE_USAGE, "%s:%d: %s", at.file, at.line,
 		       c->report->list[c->report->count - 1].message);
 }
@@ -374,6 +395,50 @@ static void wrong_set(struct conf *c, const char *set, const char *what)
 		   what);
 }
 
+/* A list of words without their quotes, with them; NULL: it is none. */
+static const char *quoted_list(const char *value, struct arena *a)
+{
+	size_t len = strlen(value);
+	const char *out = "[", *end = value + len - 1;
+
+	if (len < 3 || !strchr("[(", *value) || !strchr("])", *end) ||
+	    strchr(value, '"'))
+		return NULL;
+	for (const char *at = value + 1; at < end;) {
+		at += strspn(at, " ,");
+		len = strcspn(at, ",");
+		if (at + len > end)
+			len = (size_t)(end - at);
+		while (len && at[len - 1] == ' ')
+			len--;
+		if (len)
+			out = arena_printf(a, "%s%s\"%.*s\"", out,
+					   out[1] ? ", " : "", (int)len, at);
+		at += len + strcspn(at + len, ",");
+	}
+	return arena_printf(a, "%s]", out);
+}
+
+/* The VALUE of a set that is no value: what F wants instead. */
+static void wrong_value(struct conf *c, const char *set, const struct field *f,
+			const char *value)
+{
+	const char *list = NULL;
+
+	if (!f) {
+		wrong_set(c, set, "the value cannot be read");
+		return;
+	}
+	wrong_set(c, set,
+		  arena_printf(c->arena, "wants %s, not '%.100s'", type_text(f),
+			       value));
+	if (f->type == FIELD_TEXTS)
+		list = quoted_list(value, c->arena);
+	if (list)
+		report_suggest(c->report, "'%.*s%s'", (int)(value - set), set,
+			       list);
+}
+
 /* Whether VALUE may stand without quotes for this row. */
 static bool is_bare(const struct field *f, const char *value)
 {
@@ -388,14 +453,14 @@ static const char *set_line(struct arena *a, const struct field *f,
 {
 	const struct field as_text = {.type = FIELD_TEXT};
 
-	if (f && is_bare(f, value))
+	if (is_bare(f, value))
 		value = field_text(&as_text, &value, a);
 	return arena_printf(a, "%s = %s;\n", name, value);
 }
 
 /* Bind the one setting of LINE to group T (or report T's lack of it). */
-static void bind_line(struct conf *c, struct conf_target *t, const char *set,
-		      const char *line)
+static void bind_line(struct conf *c, struct conf_target *t,
+		      const struct field *f, const char *set, const char *line)
 {
 	struct origin at = {ORIGIN_GIVEN, "--set", 0, NULL};
 	struct conf_text text;
@@ -412,8 +477,23 @@ static void bind_line(struct conf *c, struct conf_target *t, const char *set,
 				     config_root_setting(&config), 0),
 			     at);
 	else
-		wrong_set(c, set, "the value cannot be read");
+		wrong_value(c, set, f, strchr(set, '=') + 1);
 	config_destroy(&config);
+}
+
+/*
+ * The row that NAME is meant as: T's, or that of another group, which
+ * bind_stranger tells.  What is none is read as a text: its name is the fault.
+ */
+static const struct field *set_field(struct conf *c, struct conf_target *t,
+				     const char *name)
+{
+	static const struct field as_text = {.type = FIELD_TEXT};
+	int row = field_find(t->group, name);
+
+	if (row < 0)
+		t = owner(c, name, &row);
+	return t ? &t->group->fields[row] : &as_text;
 }
 
 void conf_bind_set(struct conf *c, const char *set)
@@ -421,8 +501,8 @@ void conf_bind_set(struct conf *c, const char *set)
 	const char *equals = strchr(set, '='), *dot = strchr(set, '.');
 	struct origin at = {ORIGIN_GIVEN, "--set", 0, NULL};
 	const char *group, *name;
+	const struct field *f;
 	struct conf_target *t;
-	int row;
 
 	if (!equals || !dot || dot == set || dot + 1 >= equals || !equals[1]) {
 		wrong_set(c, set, "wants GROUP.NAME=VALUE");
@@ -435,8 +515,6 @@ void conf_bind_set(struct conf *c, const char *set)
 		unknown_group(c, group, &at);
 		return;
 	}
-	row = field_find(t->group, name);
-	bind_line(c, t, set,
-		  set_line(c->arena, row < 0 ? NULL : &t->group->fields[row],
-			   name, equals + 1));
+	f = set_field(c, t, name);
+	bind_line(c, t, f, set, set_line(c->arena, f, name, equals + 1));
 }

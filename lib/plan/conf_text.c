@@ -379,11 +379,38 @@ static int scan_token(struct loader *l, struct source *s)
 	return 0;
 }
 
+/* What editors of other systems put in front of a text. */
+static int check_mark(struct loader *l, const struct source *s)
+{
+	static const struct {
+		const char *bytes, *what;
+	} marks[] = {
+		{"\xef\xbb\xbf", "a UTF-8 byte order mark (EF BB BF): save "
+				 "the file as UTF-8 without one"},
+		{"\xff\xfe", "a UTF-16 byte order mark (FF FE): save the file "
+			     "as UTF-8"},
+		{"\xfe\xff", "a UTF-16 byte order mark (FE FF): save the file "
+			     "as UTF-8"},
+	};
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
+		size_t len = strlen(marks[i].bytes);
+
+		if ((size_t)(s->end - s->text) >= len &&
+		    !memcmp(s->text, marks[i].bytes, len))
+			return give_up(l, "conf-unreadable", here(s),
+				       "begins with %s", marks[i].what);
+	}
+	return 0;
+}
+
 /* Put all of S into the whole text. */
 static int scan(struct loader *l, struct source *s)
 {
 	const char *nul = memchr(s->text, 0, (size_t)(s->end - s->text));
 
+	if (check_mark(l, s))
+		return -1;
 	if (nul) {
 		for (const char *p = s->text; p < nul; p++)
 			s->line += *p == '\n';

@@ -101,7 +101,7 @@ static int64_t layout_stages(const char *text)
 	int count = 0;
 
 	if (arena_open(&a, &e))
-		return 0;
+		arena_exhausted();
 	if (layout_expand(text, &a, &stage, &count, &e))
 		count = 0;
 	arena_close(&a);

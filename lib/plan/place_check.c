@@ -222,10 +222,10 @@ static void check_chunk_layers(const struct place *p, const struct shape *s,
 	} else if (IS_SET(s->num_layers) && slots % pp == 0 && slots / pp % n) {
 		report_add(r, "place-virtual-layers", ERROR,
 			   AT(num_layers_per_virtual_pipeline_stage),
-			   "%" PRId64 " layers / pp %" PRId64 " = %" PRId64
+			   "%" PRId64 " layer%s / pp %" PRId64 " = %" PRId64
 			   " a rank, not a multiple of num_layers_per_"
 			   "virtual_pipeline_stage %" PRId64,
-			   slots, pp, slots / pp, n);
+			   slots, plural(slots), pp, slots / pp, n);
 		report_suggest_divisors(r,
 					"num_layers_per_virtual_pipeline_stage",
 					slots / pp, n);
@@ -263,8 +263,8 @@ static void check_virtual(const struct place *p, const struct shape *s,
 		report_add(r, "place-virtual-count", ERROR,
 			   AT(virtual_pipeline_model_parallel_size),
 			   "pp %" PRId64 " x vp %" PRId64 " x %" PRId64
-			   " layers a chunk is not num_layers %" PRId64,
-			   pp, vp, n, s->num_layers);
+			   " layer%s a chunk is not num_layers %" PRId64,
+			   pp, vp, n, plural(n), s->num_layers);
 }
 
 static void check_experts(const struct place *p, const struct shape *s,
@@ -351,8 +351,8 @@ static void check_recompute(const struct place *p, const struct stages *st,
 			   AT(recompute_num_layers),
 			   "recompute_num_layers %" PRId64
 			   " is more than the %" PRId64
-			   " layers of the largest stage",
-			   n, most);
+			   " layer%s of the largest stage",
+			   n, most, plural(most));
 		report_suggest(r, "recompute_num_layers = %" PRId64, most);
 	}
 }

@@ -36,16 +36,16 @@ static void check_groups(const struct run *run, const struct place *p,
 			   field_from(&place_group, p,
 				      &p->microbatch_group_size_per_vp_stage),
 			   "a group of %" PRId64
-			   " micro-batches is below pipeline_model_parallel_"
+			   " micro-batch%s is below pipeline_model_parallel_"
 			   "size %" PRId64 ", with %" PRId64 " virtual stages",
-			   n, pp, vp);
+			   n, n == 1 ? "" : "es", pp, vp);
 		report_suggest(r, "%" PRId64, pp);
 	} else if (m && n > m) {
 		report_add(r, "run-group", ERROR, AT(global_batch_size),
 			   "%" PRId64
-			   " micro-batches are less than one group of %" PRId64
+			   " micro-batch%s less than one group of %" PRId64
 			   ", with %" PRId64 " virtual stages",
-			   m, n, vp);
+			   m, m == 1 ? " is" : "es are", n, vp);
 		report_suggest(r, "at least %" PRId64 " micro-batches", n);
 	} else if (m && m % n && m % n < pp) {
 		report_add(r, "run-group-rest", ERROR, AT(global_batch_size),
@@ -151,7 +151,8 @@ static void check_schedule(const struct run *run, struct report *r)
 			   run->lr_warmup_fraction, run->lr_warmup_iters);
 	if (fraction && run->lr_warmup_fraction >= 1)
 		report_add(r, "run-warmup", ERROR, AT(lr_warmup_fraction),
-			   "lr_warmup_fraction %g leaves nothing of the decay",
+			   "lr_warmup_fraction %g leaves nothing of the "
+			   "decay: it must be at least 0 and below 1",
 			   run->lr_warmup_fraction);
 	if (IS_SET(decay) && run->lr_warmup_iters >= decay) {
 		report_add(r, "run-warmup", ERROR, AT(lr_warmup_iters),
@@ -199,11 +200,13 @@ static void check_dropout(const struct run *run, struct report *r)
 {
 	if (run->hidden_dropout >= 1)
 		report_add(r, "run-dropout", ERROR, AT(hidden_dropout),
-			   "hidden_dropout %g would keep nothing",
+			   "hidden_dropout %g would keep nothing: it must be "
+			   "at least 0 and below 1",
 			   run->hidden_dropout);
 	if (run->attention_dropout >= 1)
 		report_add(r, "run-dropout", ERROR, AT(attention_dropout),
-			   "attention_dropout %g would keep nothing",
+			   "attention_dropout %g would keep nothing: it must "
+			   "be at least 0 and below 1",
 			   run->attention_dropout);
 }
 

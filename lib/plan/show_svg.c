@@ -130,10 +130,11 @@ static void put_title(const struct draw *d)
 	draw_text(
 		d, PAGE_EDGE, 72, 13, "start", FAINT,
 		arena_printf(a,
-			     "%s: %" PRId64 " layers, %s parameters, %d "
+			     "%s: %" PRId64 " layer%s, %s parameters, %d "
 			     "micro-batch%s of %" PRId64 " \xc3\x97 %" PRId64
 			     " tokens on each rank",
 			     file_name(d), c->shape.num_layers,
+			     plural(c->shape.num_layers),
 			     word_flops((double)shape_parameters(&c->shape)).s,
 			     x->microbatches, x->microbatches == 1 ? "" : "es",
 			     c->run.micro_batch_size, c->shape.seq_length));

@@ -88,15 +88,15 @@ static void put_sum(FILE *f, const struct verdict *v)
 	}
 	if (errors)
 		fprintf(f, "invalid, %zu error%s", errors,
-			errors == 1 ? "" : "s");
+			plural((long long)errors));
 	else
 		fputs(v->served ? "valid" : "valid, not served", f);
 	if (v->counted)
 		fprintf(f,
 			", %" PRId64 " parameters, vocabulary %" PRId64
-			" in %" PRId64 " rows",
+			" in %" PRId64 " row%s",
 			v->parameters, v->config->shape.vocab_size,
-			v->padded_vocab_size);
+			v->padded_vocab_size, plural(v->padded_vocab_size));
 	if (v->world)
 		fprintf(f, ", world %" PRId64, v->world);
 	if (v->dp)
@@ -109,17 +109,18 @@ static void put_sum(FILE *f, const struct verdict *v)
 const char *verdict_text(const struct verdict *v, struct arena *a)
 {
 	char *text = NULL;
-	const char *copy = "";
+	const char *copy;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
 	if (!f)
-		return "";
+		arena_exhausted();
 	for (size_t i = 0; i < v->report.count; i++)
 		put_finding(f, v, &v->report.list[i]);
 	put_sum(f, v);
-	if (!fclose(f))
-		copy = arena_strdup(a, text);
+	if (fclose(f))
+		arena_exhausted();
+	copy = arena_strdup(a, text);
 	free(text);
 	return copy;
 }
@@ -180,7 +181,7 @@ static json_t *json_finding(const struct verdict *v, const struct finding *f,
 const char *verdict_json(const struct verdict *v, struct arena *a)
 {
 	json_t *findings = json_array(), *out = json_object();
-	const char *copy = "";
+	const char *copy;
 	char *text;
 
 	for (size_t i = 0; i < v->report.count; i++)
@@ -201,8 +202,9 @@ const char *verdict_json(const struct verdict *v, struct arena *a)
 			    json_count(v->dp, v->dp));
 	text = json_dumps(out, JSON_COMPACT);
 	json_decref(out);
-	if (text)
-		copy = arena_printf(a, "%s\n", text);
+	if (!text)
+		arena_exhausted();
+	copy = arena_printf(a, "%s\n", text);
 	free(text);
 	return copy;
 }
