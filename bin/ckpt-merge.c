@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reshard, verify, compare and list checkpoints. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
+#include "lib/plan/grid_rule.h"
 
 /* What the command line says. */
 struct args {
@@ -93,8 +93,8 @@ static void print_findings(const struct report *r)
 
 static void print_layout(const struct grid *g)
 {
-	printf("%d ranks: tp %d, pp %d, vp %d, cp %d, dp %d\n", g->world, g->tp,
-	       g->pp, g->vp, g->cp, g->dp);
+	printf("%d rank%s: tp %d, pp %d, vp %d, cp %d, dp %d\n", g->world,
+	       plural(g->world), g->tp, g->pp, g->vp, g->cp, g->dp);
 }
 
 static int print_plan(struct ckpt *c, const struct config *target,
@@ -105,11 +105,11 @@ static int print_plan(struct ckpt *c, const struct config *target,
 	if (ckpt_reshard_plan(c, target, g, &p, e))
 		return -1;
 	print_layout(g);
-	printf("%d files, %" PRId64 " pieces, %" PRId64 " moves\n"
+	printf("%d file%s, %" PRId64 " piece%s, %" PRId64 " move%s\n"
 	       "reads %" PRId64 " bytes, writes %" PRId64
 	       " bytes, shortest run %" PRId64 " bytes\n",
-	       p.files, p.pieces, p.moves, p.bytes_read, p.bytes_written,
-	       p.smallest_run);
+	       p.files, plural(p.files), p.pieces, plural(p.pieces), p.moves,
+	       plural(p.moves), p.bytes_read, p.bytes_written, p.smallest_run);
 	return 0;
 }
 
@@ -138,17 +138,6 @@ static int reshard_open(struct ckpt *c, const struct args *a, struct err *e)
 	return 0;
 }
 
-/* A step of a step's folder would be found by nobody. */
-static int check_target(const char *dst, struct arena *a, struct err *e)
-{
-	if (access(arena_printf(a, "%s/" FORMAT_MANIFEST, dst), F_OK))
-		return 0;
-	return err_set(e, CODE_USAGE,
-		       "%s is a step; DST is a run's folder, in which the new "
-		       "step is made",
-		       dst);
-}
-
 static void say_passed(const char *line)
 {
 	log_warn("%s", line);
@@ -159,7 +148,7 @@ static int do_reshard(const struct args *a, struct err *e)
 	struct ckpt *c;
 	int rc;
 
-	if (check_target(a->operand[1], a->arena, e))
+	if (ckpt_check_run_dir(a->operand[1], a->arena, e))
 		return -1;
 	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
@@ -219,7 +208,7 @@ static int diff_open(struct ckpt *x, struct ckpt *y, double tolerance,
 		return -1;
 	if (count)
 		return err_set(e, CODE_FINDINGS, "%d weight%s differ%s", count,
-			       count > 1 ? "s" : "", count > 1 ? "" : "s");
+			       plural(count), count > 1 ? "" : "s");
 	printf("%s\n", tolerance < 0 ? "equal, bit for bit" : "equal");
 	return 0;
 }
@@ -257,125 +246,6 @@ static int do_diff(const struct args *a, struct err *e)
 	return rc;
 }
 
-/* One weight and role of a listing. */
-struct entry {
-	const struct weight *weight;
-	const char *role, *dtype;
-	int64_t pieces;
-	char digest[33]; /* empty unless asked for */
-};
-
-typedef void print_entry(void *arg, const struct entry *entry);
-
-static int list(struct ckpt *c, bool digest, print_entry *print, void *arg,
-		struct err *e)
-{
-	const struct index *x = &c->index;
-
-	for (int i = 0; i < c->weights.count * ROLES; i++) {
-		int weight = i / ROLES, role = i % ROLES;
-		struct entry entry = {.weight = &c->weights.list[weight],
-				      .role = format_role(role)};
-		struct digest d;
-		int64_t first, end;
-
-		if (!x->has[role])
-			continue;
-		entry.dtype = format_dtype((int)x->dtype[role]);
-		index_range(x, weight, (enum ckpt_role)role, &first, &end);
-		for (int64_t k = first; k < end; k++)
-			entry.pieces += !x->list[x->order[k]].piece.replica;
-		if (digest) {
-			if (ckpt_digest(c, weight, (enum ckpt_role)role, &d, e))
-				return -1;
-			digest_text(&d, entry.digest);
-		}
-		print(arg, &entry);
-	}
-	return 0;
-}
-
-static void print_line(void *arg, const struct entry *entry)
-{
-	const struct weight *w = entry->weight;
-	char dims[48];
-
-	(void)arg;
-	if (w->ndim > 1)
-		snprintf(dims, sizeof(dims), "%" PRId64 " x %" PRId64,
-			 w->dim[0], w->dim[1]);
-	else
-		snprintf(dims, sizeof(dims), "%" PRId64, w->dim[0]);
-	printf("%-28s %-6s %-4s %16s %6" PRId64 "%s%s\n", w->name, entry->role,
-	       entry->dtype, dims, entry->pieces, *entry->digest ? "  " : "",
-	       entry->digest);
-}
-
-static void add_json(void *arg, const struct entry *entry)
-{
-	const struct weight *w = entry->weight;
-	json_t *shape = json_array(), *o;
-
-	for (int i = 0; i < w->ndim; i++)
-		json_array_append_new(shape, json_integer(w->dim[i]));
-	o = json_pack("{s:s, s:s, s:s, s:o, s:I}", "name", w->name, "role",
-		      entry->role, "dtype", entry->dtype, "shape", shape,
-		      "pieces", (json_int_t)entry->pieces);
-	if (*entry->digest)
-		json_object_set_new(o, "digest", json_string(entry->digest));
-	json_array_append_new(arg, o);
-}
-
-static int64_t total_bytes(const struct ckpt *c)
-{
-	int64_t n = c->manifest.index.size;
-
-	for (int i = 0; i < c->manifest.count; i++)
-		n += c->manifest.files[i].size;
-	return n;
-}
-
-static int list_json(struct ckpt *c, bool digest, struct err *e)
-{
-	const struct ckpt_progress *p = ckpt_progress(c);
-	json_t *weights = json_array(), *place = json_object(), *top;
-	int rc = list(c, digest, add_json, weights, e);
-
-	for (int i = 0; i < c->head.place.count; i++)
-		json_object_set_new(place, c->head.place.list[i].name,
-				    json_string(c->head.place.list[i].text));
-	top = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:o, s:i, s:I, s:o}",
-			"path", c->dir, "step", (json_int_t)p->step,
-			"consumed_samples", (json_int_t)p->consumed_samples,
-			"seed", (json_int_t)p->seed, "shape_hash",
-			c->manifest.shape_hash, "world",
-			(json_int_t)c->head.world, "place", place, "files",
-			c->manifest.count, "bytes", (json_int_t)total_bytes(c),
-			"weights", weights);
-	if (!rc) {
-		json_dumpf(top, stdout, JSON_COMPACT);
-		putchar('\n');
-	}
-	json_decref(top);
-	return rc;
-}
-
-static int list_text(struct ckpt *c, bool digest, struct err *e)
-{
-	const struct ckpt_progress *p = ckpt_progress(c);
-
-	printf("%s: step %" PRId64 ", %" PRId64 " samples, %d files, %" PRId64
-	       " bytes, shape %s\nsaved by %" PRId64 " ranks:",
-	       c->dir, p->step, p->consumed_samples, c->manifest.count,
-	       total_bytes(c), c->manifest.shape_hash, c->head.world);
-	for (int i = 0; i < c->head.place.count; i++)
-		printf(" %s=%s", c->head.place.list[i].name,
-		       c->head.place.list[i].text);
-	printf("\n%-28s %-6s %-4s %16s %6s%s\n", "weight", "role", "type",
-	       "shape", "pieces", digest ? "  digest" : "");
-	return list(c, digest, print_line, NULL, e);
-}
-
 static int do_ls(const struct args *a, struct err *e)
 {
 	struct ckpt *c;
@@ -383,7 +253,7 @@ static int do_ls(const struct args *a, struct err *e)
 
 	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
-	rc = a->json ? list_json(c, a->digest, e) : list_text(c, a->digest, e);
+	rc = (a->json ? ckpt_list_json : ckpt_list)(c, a->digest, stdout, e);
 	ckpt_close(c);
 	return rc;
 }
@@ -415,8 +285,9 @@ static int read_shape(const struct args *a, struct config *c, struct err *e)
 	shape_check(&c->shape, &r);
 	print_findings(&r);
 	if (report_count(&r, ERROR))
-		return err_set(e, CODE_FINDINGS, "%s has %zu errors", a->config,
-			       report_count(&r, ERROR));
+		return err_set(e, CODE_FINDINGS, "%s has %zu error%s",
+			       a->config, report_count(&r, ERROR),
+			       plural((long long)report_count(&r, ERROR)));
 	return 0;
 }
 
@@ -444,19 +315,22 @@ static int do_check(const struct args *a, struct err *e)
 	return 0;
 }
 
-/* A command: how many operands, which of the options are for it. */
+/*
+ * A command: how many operands, which of the options are for it, and of which
+ * group it uses settings.
+ */
 static const struct command {
 	const char *name;
 	int operands;
-	const char *options;
+	const char *options, *group;
 	int (*run)(const struct args *a, struct err *e);
 } commands[] = {
-	{"reshard", 2, "config set world dry-run force", do_reshard},
-	{"verify", 1, "", do_verify},
-	{"diff", 2, "tolerance", do_diff},
-	{"ls", 1, "digest json", do_ls},
-	{"config", 1, "", do_config},
-	{"check", 1, "config set", do_check},
+	{"reshard", 2, "config set world dry-run force", "place", do_reshard},
+	{"verify", 1, "", NULL, do_verify},
+	{"diff", 2, "tolerance", NULL, do_diff},
+	{"ls", 1, "digest json", NULL, do_ls},
+	{"config", 1, "", NULL, do_config},
+	{"check", 1, "config set", "shape", do_check},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(*commands) };
 
@@ -482,6 +356,23 @@ static bool has_word(const char *words, const char *word)
 	return false;
 }
 
+/* A setting that the command does not use would be ignored. */
+static int check_sets(const struct command *c, const struct cli_list *sets,
+		      struct err *e)
+{
+	size_t len = c->group ? strlen(c->group) : 0;
+
+	for (int i = 0; i < sets->count; i++)
+		if (strncmp(sets->item[i], c->group, len) ||
+		    sets->item[i][len] != '.')
+			return err_set(e, CODE_USAGE,
+				       "--set '%.200s': %s uses settings of "
+				       "group %s alone: --set %s.NAME=VALUE",
+				       sets->item[i], c->name, c->group,
+				       c->group);
+	return 0;
+}
+
 static int find_command(const struct cli_opt *opts, int n, char **words,
 			const struct command **out, struct err *e)
 {
@@ -497,7 +388,7 @@ static int find_command(const struct cli_opt *opts, int n, char **words,
 		return err_set(e, CODE_USAGE,
 			       "%s takes %d operand%s, not %d; see --help",
 			       words[0], (*out)->operands,
-			       (*out)->operands > 1 ? "s" : "", n - 1);
+			       plural((*out)->operands), n - 1);
 	for (const struct cli_opt *o = opts; o->name; o++)
 		if (is_given(o) && !has_word((*out)->options, o->name))
 			return err_set(e, CODE_USAGE,
@@ -516,7 +407,7 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 		 0},
 		{"world", 'w', CLI_INT, &a->world, "N",
 		 "ranks to reshard for (default: as many as saved it)", 1,
-		 1 << 24},
+		 GRID_WORLD_MAX},
 		{"dry-run", 'n', CLI_FLAG, &a->dry_run, NULL,
 		 "tell what reshard would do", 0, 0},
 		{"force", 'f', CLI_FLAG, &a->force, NULL,
@@ -553,7 +444,8 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 		return -1;
 	if (found == CLI_ENDED)
 		return 0;
-	if (find_command(opts, argc - first, argv + first, &command, e))
+	if (find_command(opts, argc - first, argv + first, &command, e) ||
+	    check_sets(command, &a->sets, e))
 		return -1;
 	a->operand = (const char **)argv + first + 1;
 	return command->run(a, e);

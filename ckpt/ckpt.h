@@ -119,6 +119,16 @@ int ckpt_open(struct ckpt **out, const char *path, const struct shape *shape,
 void ckpt_close(struct ckpt *c);
 const struct ckpt_progress *ckpt_progress(const struct ckpt *c);
 const struct shape *ckpt_shape(const struct ckpt *c);
+/*
+ * The settings of run that are recorded because they decide which samples
+ * come; ended by NULL.  Their value in RUN as it would be recorded, and as C
+ * has it (NULL: it was not set, or C is older than these records).
+ */
+extern const char *const ckpt_run_names[];
+const char *ckpt_run_value(const struct run *run, const char *name,
+			   struct arena *a);
+const char *ckpt_run_text(const struct ckpt *c, const char *name);
+
 bool ckpt_has_role(const struct ckpt *c, enum ckpt_role role);
 
 /*

@@ -84,9 +84,9 @@ static void remove_stale(const struct commit *c, struct arena *a)
 		closedir(d);
 }
 
-static int begin(const struct commit *c, struct arena *a, struct err *e)
+static int begin(struct commit *c, struct arena *a, struct err *e)
 {
-	if (sys_make_dir(c->run_dir, e))
+	if (sys_make_dir(c->run_dir, &c->made, e))
 		return -1;
 	remove_stale(c, a);
 	if (mkdir(c->temp, 0777))
@@ -101,7 +101,7 @@ static int begin(const struct commit *c, struct arena *a, struct err *e)
 	return 0;
 }
 
-int commit_begin(const struct commit *c, struct err *e)
+int commit_begin(struct commit *c, struct err *e)
 {
 	struct arena a = {0};
 	int rc;
@@ -116,6 +116,7 @@ int commit_begin(const struct commit *c, struct err *e)
 void commit_abort(const struct commit *c)
 {
 	io_remove(c->temp);
+	sys_remove_dir(c->run_dir, c->made);
 }
 
 /* The rows of all files, as they are on the disk. */

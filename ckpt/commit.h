@@ -15,6 +15,7 @@ struct commit {
 	const char *temp; /* RUN_DIR/.tmp-step_00000120-NONCE */
 	const char *step; /* RUN_DIR/step_00000120 */
 	char name[FORMAT_STEP];
+	size_t made; /* of RUN_DIR: what commit_begin made, as sys_make_dir */
 	void (*say)(const char *line); /* may be NULL */
 };
 
@@ -27,7 +28,7 @@ void commit_paths(struct commit *c, const char *run_dir,
  * there is removed: a temporary folder of the same step, or of another step
  * and untouched for an hour.
  */
-int commit_begin(const struct commit *c, struct err *e);
+int commit_begin(struct commit *c, struct err *e);
 
 /*
  * FILES (put in the order of their names) are written and synced: read their indexes back,
@@ -43,7 +44,7 @@ int commit_manifest(const struct commit *c, const struct head *h,
  */
 int commit_end(const struct commit *c, bool bad, struct err *e);
 
-/* Give up: the temporary folder is removed. */
+/* Give up: remove the temporary folder, and RUN_DIR if it was made for it. */
 void commit_abort(const struct commit *c);
 
 /*

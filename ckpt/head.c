@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/head.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "lib/base/version.h"
 
@@ -48,6 +50,38 @@ static void place_lines(struct head_lines *lines, const struct place *p,
 				 field_text(&g->fields[i], p, a));
 }
 
+const char *const ckpt_run_names[] = {"data_path", "split", NULL};
+
+/* An attribute is no place for a long blend: that is told by its hash. */
+enum { RUN_TEXT_MAX = 2000 };
+
+const char *ckpt_run_value(const struct run *run, const char *name,
+			   struct arena *a)
+{
+	const struct field *f = &run_group.fields[field_find(&run_group, name)];
+	const char *text = field_text(f, run, a);
+	size_t len = strlen(text);
+
+	if (len <= RUN_TEXT_MAX)
+		return text;
+	return arena_printf(a, "%.40s... (%zu bytes, XXH3 %016" PRIx64 ")",
+			    text, len, (uint64_t)XXH3_64bits(text, len));
+}
+
+static void run_lines(struct head_lines *lines, const struct run *run,
+		      struct arena *a)
+{
+	open_lines(lines, run_group.count, a);
+	for (int i = 0; ckpt_run_names[i]; i++) {
+		const char *name = ckpt_run_names[i];
+		const struct field *f =
+			&run_group.fields[field_find(&run_group, name)];
+
+		if (field_is_set(f, run))
+			add_line(lines, name, ckpt_run_value(run, name, a));
+	}
+}
+
 static void provenance_lines(struct head_lines *lines, bool job,
 			     struct arena *a)
 {
@@ -70,6 +104,7 @@ void head_build(struct head *h, const struct config *c, int64_t world,
 	*h = (struct head){.world = world, .progress = *progress};
 	shape_lines(&h->shape, &c->shape, a);
 	place_lines(&h->place, &c->place, a);
+	run_lines(&h->run, &c->run, a);
 	provenance_lines(&h->provenance, job, a);
 	shape_hash(&c->shape, h->shape_hash);
 }
@@ -97,6 +132,7 @@ int head_write(const struct head *h, struct h5 *f, const char *file,
 	    h5_int_put(f, "/run", "consumed_samples", p->consumed_samples, e) ||
 	    h5_int_put(f, "/run", "seed", p->seed, e) ||
 	    h5_int_put(f, "/run", "nonce", (int64_t)p->nonce, e) ||
+	    write_lines(f, "/run", &h->run, e) ||
 	    write_lines(f, "/provenance", &h->provenance, e) ||
 	    h5_text_put(f, "/provenance", "file", file, e) ||
 	    h5_int_put(f, "/provenance", "format", FORMAT_VERSION, e))
@@ -124,6 +160,27 @@ static int read_lines(struct h5 *f, const char *group, const char *other,
 	return 0;
 }
 
+/* The recorded settings of run that are there. */
+static int read_run(struct h5 *f, struct head_lines *lines, struct arena *a,
+		    struct err *e)
+{
+	const char **names, *text;
+	int n;
+
+	if (h5_attrs(f, "/run", a, &names, &n, e))
+		return -1;
+	open_lines(lines, n, a);
+	for (int i = 0; i < n; i++)
+		for (int k = 0; ckpt_run_names[k]; k++) {
+			if (strcmp(names[i], ckpt_run_names[k]))
+				continue;
+			if (h5_text_get(f, "/run", names[i], a, &text, e))
+				return -1;
+			add_line(lines, names[i], text);
+		}
+	return 0;
+}
+
 int head_read(struct head *h, struct h5 *f, struct arena *a, struct err *e)
 {
 	struct ckpt_progress *p = &h->progress;
@@ -139,7 +196,8 @@ int head_read(struct head *h, struct h5 *f, struct arena *a, struct err *e)
 	    h5_int_get(f, "/run", "consumed_samples", &p->consumed_samples,
 		       e) ||
 	    h5_int_get(f, "/run", "seed", &p->seed, e) ||
-	    h5_int_get(f, "/run", "nonce", &nonce, e))
+	    h5_int_get(f, "/run", "nonce", &nonce, e) ||
+	    read_run(f, &h->run, a, e))
 		return -1;
 	p->nonce = (uint64_t)nonce;
 	strncpy(h->shape_hash, hash, sizeof(h->shape_hash) - 1);

@@ -19,6 +19,7 @@ struct head_lines {
 struct head {
 	struct head_lines shape; /* the fields that differ from their default */
 	struct head_lines place; /* the fields that were given */
+	struct head_lines run;	 /* ckpt_run_names, where set */
 	struct head_lines provenance;
 	char shape_hash[33];
 	int64_t world;

@@ -73,7 +73,7 @@ void items_build(const struct slice *s, const struct items_role role[ROLES],
 {
 	struct builder b = {.slice = s, .a = a};
 
-	b.shards = slice_shards(s, s->d, &b.shard, a);
+	b.shards = slice_shards(s, &b.shard, a);
 	add_whole(&b, ROLE_PARAM, &role[ROLE_PARAM]);
 	*model_items = (int)b.count;
 	for (int r = ROLE_PARAM + 1; r < ROLES; r++) {

@@ -245,6 +245,10 @@ static int newest(const char *run_dir, const struct shape *shape,
 			*step = steps[i];
 			return 0;
 		}
+		if (why.code != CODE_CKPT) { /* not its fault */
+			*e = why;
+			return -1;
+		}
 		if (say)
 			say(arena_printf(a, "passing over: %s", why.text));
 		if (i == 0)
@@ -279,6 +283,14 @@ const struct ckpt_progress *ckpt_progress(const struct ckpt *c)
 const struct shape *ckpt_shape(const struct ckpt *c)
 {
 	return &c->shape;
+}
+
+const char *ckpt_run_text(const struct ckpt *c, const char *name)
+{
+	for (int i = 0; i < c->head.run.count; i++)
+		if (!strcmp(c->head.run.list[i].name, name))
+			return c->head.run.list[i].text;
+	return NULL;
 }
 
 bool ckpt_has_role(const struct ckpt *c, enum ckpt_role role)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ckpt/commit.h"
@@ -62,7 +63,7 @@ static int rank_open(struct rank *k, struct reshard *r, int rank, struct err *e)
 	items_build(&k->slice, r->role, false, CKPT_SAVE, &k->arena, &k->items,
 		    &k->model_items, &k->optim_items);
 	/* Parameters are in the file of the first data-parallel rank. */
-	if (k->slice.d) {
+	if (k->slice.flat[CLASS_DENSE].d) {
 		k->items += k->model_items;
 		k->model_items = 0;
 	}
@@ -160,7 +161,7 @@ static int write_rank(struct reshard *r, const struct rank *k, struct err *e)
 	format_model(name, s->at.pp, s->at.tp);
 	if (write_file(r, name, k->items, k->model_items, e))
 		return -1;
-	format_optim(name, s->at.pp, s->at.tp, s->d);
+	format_optim(name, s->at.pp, s->at.tp, s->flat[CLASS_DENSE].d);
 	return write_file(r, name, k->items + k->model_items, k->optim_items,
 			  e);
 }
@@ -181,6 +182,48 @@ static int write_ranks(struct reshard *r, struct err *e)
 	return load_rest(r->c, e);
 }
 
+int ckpt_check_run_dir(const char *run_dir, struct arena *a, struct err *e)
+{
+	char *at = arena_strdup(a, run_dir);
+	struct stat here, above;
+
+	if (load_is_step(run_dir, a))
+		return err_set(e, CODE_USAGE,
+			       "%s is a step; DST is a run's folder, in which "
+			       "the new step is made",
+			       run_dir);
+	/* From the first folder that is there, up as the system does. */
+	while (stat(at, &here)) {
+		char *slash = strrchr(at, '/');
+		const char *name = slash ? slash + 1 : at;
+
+		if (!strcmp(at, "."))
+			return 0;
+		if (!strcmp(name, ".."))
+			return err_set(e, CODE_USAGE,
+				       "%s goes up from a folder that is not "
+				       "there",
+				       run_dir);
+		if (slash)
+			*slash = 0;
+		at = slash ? at : arena_strdup(a, ".");
+		at = *at ? at : arena_strdup(a, "/");
+	}
+	for (;;) {
+		if (!access(arena_printf(a, "%s/" FORMAT_MANIFEST, at), F_OK) &&
+		    !access(arena_printf(a, "%s/" FORMAT_INDEX, at), F_OK))
+			return err_set(e, CODE_USAGE,
+				       "%s is inside of a step; DST is a run's "
+				       "folder, in which the new step is made",
+				       run_dir);
+		at = arena_printf(a, "%s/..", at);
+		if (stat(at, &above) || (above.st_dev == here.st_dev &&
+					 above.st_ino == here.st_ino))
+			return 0;
+		here = above;
+	}
+}
+
 /* The step may already be there: kept if it is any good, unless FORCE. */
 static int check_old(const struct reshard *r, bool force, bool *bad,
 		     struct err *e)
@@ -189,8 +232,12 @@ static int check_old(const struct reshard *r, bool force, bool *bad,
 	struct err why;
 
 	*bad = true;
-	if (ckpt_open(&old, r->commit.step, NULL, NULL, &why))
-		return 0;
+	if (ckpt_open(&old, r->commit.step, NULL, NULL, &why)) {
+		if (why.code == CODE_CKPT)
+			return 0;
+		*e = why; /* not its fault */
+		return -1;
+	}
 	*bad = load_prove(old, &why) != 0;
 	ckpt_close(old);
 	if (*bad || force)
@@ -210,8 +257,8 @@ static int write_all(struct reshard *r, bool force, struct err *e)
 		return -1;
 	room = io_free(r->commit.temp);
 	if (room >= 0 && room < r->plan.bytes_written)
-		return err_set(e, CODE_STORAGE, "%" PRId64 " bytes are free",
-			       room);
+		return err_set(e, CODE_STORAGE, "%" PRId64 " byte%s free", room,
+			       room == 1 ? " is" : "s are");
 	if (write_ranks(r, e))
 		return -1;
 	if (commit_manifest(&r->commit, &r->head, &r->c->weights, r->files,
@@ -228,9 +275,12 @@ int ckpt_reshard(struct ckpt *c, const struct config *target,
 		.c = c, .target = target, .grid = grid, .watch = watch};
 	int rc = open_reshard(&r, e);
 
+	if (!rc)
+		rc = ckpt_check_run_dir(run_dir, &r.arena, e);
 	if (!rc) {
 		head_build(&r.head, target, grid->world, &c->head.progress,
 			   false, &r.arena);
+		r.head.run = c->head.run;
 		commit_paths(&r.commit, run_dir, &c->head.progress, NULL,
 			     &r.arena);
 		rc = write_all(&r, force, e);

@@ -66,7 +66,7 @@ static int64_t my_bytes(const struct save *s)
 {
 	int64_t n = pack_bytes(s->items + s->model_items, s->optim_items);
 
-	if (s->slice->d == 0)
+	if (s->slice->flat[CLASS_DENSE].d == 0)
 		n += pack_bytes(s->items, s->model_items);
 	return n;
 }
@@ -92,8 +92,12 @@ static int is_saved(const struct save *s, bool *saved, struct err *e)
 	int rc = 0;
 
 	*saved = false;
-	if (ckpt_open(&old, s->commit.step, NULL, NULL, &why))
-		return 0;
+	if (ckpt_open(&old, s->commit.step, NULL, NULL, &why)) {
+		if (why.code == CODE_CKPT)
+			return 0;
+		*e = why; /* not its fault */
+		return -1;
+	}
 	if (!load_prove(old, &why)) {
 		*saved = true;
 		if (strcmp(old->manifest.shape_hash, s->head.shape_hash))
@@ -123,8 +127,8 @@ static int prepare(struct save *s, bool *saved, struct err *e)
 		return -1;
 	room = io_free(s->commit.temp);
 	if (room >= 0 && room < s->needed)
-		return err_set(e, CODE_STORAGE, "%" PRId64 " bytes are free",
-			       room);
+		return err_set(e, CODE_STORAGE, "%" PRId64 " byte%s free", room,
+			       room == 1 ? " is" : "s are");
 	return 0;
 }
 
@@ -166,11 +170,11 @@ static int write_files(struct save *s, struct manifest_file out[FILES],
 	char name[FORMAT_FILE];
 
 	format_model(name, at->at.pp, at->at.tp);
-	if (at->d == 0 && s->model_items &&
+	if (at->flat[CLASS_DENSE].d == 0 && s->model_items &&
 	    pack_write(s->commit.temp, name, &s->head, s->weights, s->items,
 		       s->model_items, &feed, &out[0], e))
 		return -1;
-	format_optim(name, at->at.pp, at->at.tp, at->d);
+	format_optim(name, at->at.pp, at->at.tp, at->flat[CLASS_DENSE].d);
 	if (s->optim_items && pack_write(s->commit.temp, name, &s->head,
 					 s->weights, s->items + s->model_items,
 					 s->optim_items, &feed, &out[1], e))

@@ -104,8 +104,9 @@ int ckpt_target(const struct ckpt *c, const char *file, const char *const *sets,
 	if (rc)
 		return -1;
 	if (report_count(r, ERROR))
-		return err_set(e, CODE_CONFIG, "the target has %zu errors",
-			       report_count(r, ERROR));
+		return err_set(e, CODE_CONFIG, "the target has %zu error%s",
+			       report_count(r, ERROR),
+			       plural((long long)report_count(r, ERROR)));
 	shape_finalize(&out->shape);
 	shape_check(&out->shape, r);
 	place_finalize(&out->place, &out->shape);
@@ -114,8 +115,9 @@ int ckpt_target(const struct ckpt *c, const char *file, const char *const *sets,
 	place_check(&out->place, &out->shape, world, r);
 	if (report_count(r, ERROR))
 		return err_set(e, CODE_CONFIG,
-			       "the target layout is not valid: %zu errors",
-			       report_count(r, ERROR));
+			       "the target layout is not valid: %zu error%s",
+			       report_count(r, ERROR),
+			       plural((long long)report_count(r, ERROR)));
 	if (check_same_shape(c, out, a, e))
 		return -1;
 	return grid_build(grid, &out->place, world, e);

@@ -3,6 +3,8 @@
 #ifndef CKPT_TOOLS_H
 #define CKPT_TOOLS_H
 
+#include <stdio.h>
+
 #include "ckpt/digest.h"
 #include "ckpt/load.h"
 
@@ -63,6 +65,13 @@ int ckpt_target(const struct ckpt *c, const char *file, const char *const *sets,
 		struct grid *grid, struct arena *a, struct report *r,
 		struct err *e);
 
+/*
+ * To F: progress, layout, and each weight and role with type, shape, number
+ * of pieces and, if asked for, DIGEST; as lines or as one JSON object.
+ */
+int ckpt_list(struct ckpt *c, bool digest, FILE *f, struct err *e);
+int ckpt_list_json(struct ckpt *c, bool digest, FILE *f, struct err *e);
+
 /* What a reshard will do. */
 struct ckpt_plan {
 	int files;
@@ -76,9 +85,16 @@ int ckpt_reshard_plan(struct ckpt *c, const struct config *target,
 		      struct err *e);
 
 /*
+ * Whether RUN_DIR can be a run's folder: CODE_USAGE if it is a step or, by
+ * whatever links, inside of one.  It need not be there.
+ */
+int ckpt_check_run_dir(const char *run_dir, struct arena *a, struct err *e);
+
+/*
  * Write C in the layout of TARGET to RUN_DIR/step_NNNNNNNN, whole or not at
  * all.  A complete step of that name is an error (CODE_CKPT) unless FORCE
- * replaces it.  All of C is read, its checksums compared.
+ * replaces it.  RUN_DIR is checked as above, and made if it is not there; what
+ * was made is removed on failure.  All of C is read, its checksums compared.
  */
 int ckpt_reshard(struct ckpt *c, const struct config *target,
 		 const struct grid *grid, const char *run_dir, bool force,

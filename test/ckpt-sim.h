@@ -143,13 +143,13 @@ static inline void sim_rank_open(const struct sim *s, int rank,
 
 	slice_build(&k->slice, &s->config.shape, &s->config.place, &s->grid,
 		    &s->stages, &s->weights, grid_coord(&s->grid, rank), a);
-	n = slice_shards(&k->slice, k->slice.d, &shard, a);
+	n = slice_shards(&k->slice, &shard, a);
 	for (int i = 0; i < n; i++)
 		own += shard[i][1] - shard[i][0];
-	if (!k->slice.zero)
+	if (!slice_shards_optim(&k->slice))
 		own = k->slice.elements;
 	k->mem = (struct ckpt_memory){.dtype = s->dtype,
-				      .own_shard = k->slice.zero};
+				      .own_shard = slice_shards_optim(&k->slice)};
 	if (s->dtype == CKPT_BF16) {
 		state = CKPT_F32;
 		k->mem.master = sim_buffer(own, state);

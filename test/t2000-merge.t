@@ -56,13 +56,46 @@ like "option of another command: names both" "$err" "json.*verify"
 run ckpt-merge diff --tolerance -1 "$T/a" "$T/a"
 is "negative tolerance: usage" $rc 2
 step=$(ckpt-merge reshard "$T/a" "$T/once")
-run ckpt-merge reshard "$T/a" "$step"
-is "a step as the target: usage" $rc 2
-like "a step as the target: says so" "$err" "$step is a step"
+# Whatever is, or would be, inside of a step is no run's folder.
+ln -s "$step/model" "$T/model"
+ln -s "$T/once" "$T/twice"
+before=$(find "$T/once" | sort)
+for dst in "$step" "$step/" "$step/model" "$step/model/x/y" "$step/./new" \
+	"$T/model" "$T/model/new" "$T/model/../new" "$T/twice/${step##*/}/new" \
+	"$T/once/step_00000099" "$step/new/../../x"; do
+	for dry in "" --dry-run; do
+		run ckpt-merge reshard "$T/a" "$dst" $dry
+		is "into a step, $dry ${dst#"$T/"}: usage" $rc 2
+		like "into a step, $dry ${dst#"$T/"}: says so" "$err" \
+			"$dst (is a step|is inside of a step|goes up from a folder)"
+	done
+done
+run env -C "$step/optim" "$(command -v ckpt-merge)" reshard "$T/a" new
+is "into a step, relative: usage" $rc 2
+run env -C "$step/optim" "$(command -v ckpt-merge)" reshard "$T/a" ../../../once
+is "out of a step, relative: a run's folder, where the step is complete" $rc 4
+is "into a step: nothing written" "$(find "$T/once" | sort)" "$before"
+mkdir "$T/perl" && touch "$T/perl/MANIFEST"
+ok "below another kind of MANIFEST" ckpt-merge reshard "$T/a" "$T/perl/run"
+
+# What a command would ignore cannot be set.
+for set in run.lr=1 spec.device=cpu shape.num_layers=8 lr=1 places.x=1 x; do
+	run ckpt-merge reshard "$T/a" "$T/x" --set "${tp2[0]}" --set $set
+	is "reshard --set $set: usage" $rc 2
+	like "reshard --set $set: names it and what may be set" "$err" \
+		"'$set': reshard uses settings of group place .*place.NAME=VALUE"
+done
+for set in run.lr=1 spec.device=cpu "${tp2[0]}"; do
+	run ckpt-merge check "$T/a" --config etc/demo.cfg --set "$set"
+	is "check --set $set: usage" $rc 2
+	like "check --set $set: names it and what may be set" "$err" \
+		"'$set': check uses settings of group shape .*shape.NAME=VALUE"
+done
+ok "whatever was refused, nothing was written" [ ! -e "$T/x" ]
 (ulimit -f 4 && ckpt-merge reshard "$T/a" "$T/large") 2>"$T/large.err"
 is "a file too large: exit 9" $? 9
 like "a file too large: says so" "$(<"$T/large.err")" "File too large"
-is "a file too large: nothing left" "$(ls -A "$T/large")" ""
+ok "a file too large: nothing left" [ ! -e "$T/large" ]
 run ckpt-merge --help
 is "help" $rc 0
 like "help names the commands" "$out" "reshard SRC DST"
@@ -96,8 +129,9 @@ is "config" $rc 0
 echo "$out" >"$T/shape.cfg"
 like "config: the true vocabulary" "$out" "vocab_size = 61;"
 ok "check: its own config" ckpt-merge check "$T/a" --config "$T/shape.cfg"
-ok "check: the layout does not matter" ckpt-merge check "$T/a" \
-	--config "$T/shape.cfg" --set place.tensor_model_parallel_size=64
+(cat "$T/shape.cfg" && echo 'place: { tensor_model_parallel_size = 64; };
+	spec: { device = "cpu"; }; run: { lr = 1; };') >"$T/groups.cfg"
+ok "check: the other groups do not matter" ckpt-merge check "$T/a" --config "$T/groups.cfg"
 run ckpt-merge check "$T/a" --config "$T/shape.cfg" --set shape.num_layers=6 \
 	--set shape.vocab_size=62
 is "check: another model" $rc 1
@@ -143,7 +177,11 @@ ok "reshard to a config's layout" ckpt-merge reshard "$T/a/step_00000010" "$T/d"
 ok "reshard to a config's layout: loads" load "$T/d" 6 "${pp2[@]}" "${vp2[@]}"
 like "a set pipeline starts from even stages" "$(ckpt-merge reshard "$T/d" "$T/x" \
 	-n --set "${pp2[0]/2/4}" --world 4)" "pp 4, vp 1"
-run ckpt-merge reshard "$T/a" "$T/x" --config "$T/new.cfg" --set shape.num_layers=8
+(cat "$T/new.cfg" && echo 'spec: { device = "cpu"; }; run: { lr = 1; };') >"$T/four.cfg"
+ok "reshard to a config of all four groups" ckpt-merge reshard "$T/a" "$T/four" \
+	--config "$T/four.cfg" --world 2
+sed 's/num_layers=4/num_layers=8/' "$T/new.cfg" >"$T/other.cfg"
+run ckpt-merge reshard "$T/a" "$T/x" --config "$T/other.cfg"
 is "reshard to another model: refused" $rc 4
 like "reshard to another model: names the field" "$err" "num_layers 4 / 8"
 run ckpt-merge reshard "$T/a" "$T/x" --set place.tensor_model_parallel_size=3
@@ -180,7 +218,15 @@ like "verify: where" "$err" "model/pp00-tp00.h5: param of embed/tok is damaged"
 like "verify: how many" "$err" "1 problem"
 run ckpt-merge reshard "$T/b" "$T/x"
 is "reshard: a flipped byte" $rc 4
-ok "reshard: a flipped byte: nothing is left" [ -z "$(ls -A "$T/x")" ]
+ok "reshard: a flipped byte: nothing is left" [ ! -e "$T/x" ]
+mkdir -p "$T/mine/old" "$T/full" && touch "$T/full/file"
+for dst in x mine x/y/z mine/new/z mine/old full full/new/; do
+	before=$(cd "$T" && find x mine full 2>/dev/null | sort)
+	run ckpt-merge reshard "$T/b" "$T/$dst"
+	is "a failed reshard to $dst: exit 4" $rc 4
+	is "a failed reshard to $dst: folders are as they were" \
+		"$(cd "$T" && find x mine full 2>/dev/null | sort)" "$before"
+done
 save "$T/b" 20 1 || exit 1
 run ckpt-merge verify "$T/b"
 is "verify: the newest step" "$rc $out" "0 $T/b/step_00000020: sound"

@@ -134,7 +134,43 @@ static void test_progress(void **unused)
 	ckpt_close(c);
 }
 
-/* A complete step is never written again. */
+/* What decides which samples come is there, however long a blend is. */
+static void test_run_settings(void **unused)
+{
+	static const char *item[400];
+	struct arena a = {0};
+	const char *value;
+	struct ckpt *c;
+	struct err e;
+
+	(void)unused;
+	assert_int_equal(arena_open(&a, &e), 0);
+	for (int i = 0; i < 400; i += 2) {
+		item[i] = "1";
+		item[i + 1] = arena_printf(&a, "%0300d", i);
+	}
+	for (int count = 0; count <= 400; count += 200) {
+		sim.config.run.data_path = (struct texts){item, count};
+		assert_int_equal(save(count), 0);
+		assert_int_equal(ckpt_open(&c, dir, NULL, NULL, &e), 0);
+		assert_string_equal(ckpt_run_text(c, "split"), "\"969,30,1\"");
+		assert_null(ckpt_run_text(c, "lr"));
+		value = ckpt_run_value(&sim.config.run, "data_path", &a);
+		if (count)
+			assert_string_equal(ckpt_run_text(c, "data_path"),
+					    value);
+		else
+			assert_null(ckpt_run_text(c, "data_path"));
+		assert_true(strlen(value) <= 2000);
+		ckpt_close(c);
+	}
+	value = ckpt_run_value(&sim.config.run, "data_path", &a);
+	item[399] = "2";
+	assert_string_not_equal(
+		ckpt_run_value(&sim.config.run, "data_path", &a), value);
+	arena_close(&a);
+}
+
 static void test_kept(void **unused)
 {
 	struct stat before, after;
@@ -343,13 +379,13 @@ static void test_step_range(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_files),	  TEST(test_progress),
-		TEST(test_kept),	  TEST(test_other_model),
-		TEST(test_bad_makes_way), TEST(test_retain),
-		TEST(test_stale),	  TEST(test_drift),
-		TEST(test_drift_tied),	  TEST(test_no_space),
-		TEST(test_no_folder),	  TEST(test_weights_only),
-		TEST(test_step_range),
+		TEST(test_files),	 TEST(test_progress),
+		TEST(test_run_settings), TEST(test_kept),
+		TEST(test_other_model),	 TEST(test_bad_makes_way),
+		TEST(test_retain),	 TEST(test_stale),
+		TEST(test_drift),	 TEST(test_drift_tied),
+		TEST(test_no_space),	 TEST(test_no_folder),
+		TEST(test_weights_only), TEST(test_step_range),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

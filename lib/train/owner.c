@@ -30,7 +30,7 @@ int owner_open(int *fd, const char *dir, const char *host, struct err *e)
 	int len;
 
 	*fd = -1;
-	if (sys_make_dir(dir, e))
+	if (sys_make_dir(dir, NULL, e))
 		return -1;
 	snprintf(path, sizeof(path), "%s/.owner", dir);
 	*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
