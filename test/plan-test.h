@@ -59,13 +59,15 @@ static const char *const plan_cuts[] = {
 };
 
 /*
- * Call VISIT for every valid layout of both models with tp, pp, dp up to 8
+ * Call VISIT for every valid layout of both models, with SETS besides, with
+ * tp, pp, dp up to 8
  * and at most MOST ranks, sequence parallelism and ZeRO-1 on and off; returns
  * how many there were.
  */
-static inline int plan_grid(int most, void (*visit)(const struct plan_case *,
-						    const struct config *,
-						    struct arena *))
+static inline int plan_grid(int most, const char *sets,
+			    void (*visit)(const struct plan_case *,
+					  const struct config *,
+					  struct arena *))
 {
 	int cuts = sizeof(plan_cuts) / sizeof(*plan_cuts), cases = 0;
 
@@ -84,14 +86,14 @@ static inline int plan_grid(int most, void (*visit)(const struct plan_case *,
 		if (x.world > most)
 			continue;
 		assert_int_equal(arena_open(&a, &e), 0);
-		x.sets = arena_printf(&a,
-				      "place.tensor_model_parallel_size=%d "
-				      "place.pipeline_model_parallel_size=%d "
-				      "place.sequence_parallel=%s "
-				      "place.use_distributed_optimizer=%s %s",
-				      tp, pp, flags & 1 ? "true" : "false",
-				      flags & 2 ? "true" : "false",
-				      plan_cuts[cut]);
+		x.sets = arena_printf(
+			&a,
+			"place.tensor_model_parallel_size=%d "
+			"place.pipeline_model_parallel_size=%d "
+			"place.sequence_parallel=%s "
+			"place.use_distributed_optimizer=%s %s %s",
+			tp, pp, flags & 1 ? "true" : "false",
+			flags & 2 ? "true" : "false", plan_cuts[cut], sets);
 		if (plan_config(&c, x.file, x.sets, x.world, &a)) {
 			visit(&x, &c, &a);
 			cases++;

@@ -66,10 +66,24 @@ is "what is not served yet is a warning" "$rc" 0
 like "on standard error" "$err" "mtp_num_layers: warning: .*\[served-mtp\]"
 like "the stages are known" "$out" "embedding, mtp 1"
 like "the rest is not" "$out" "no program: train-worker does not serve"
-like "nor are its numbers" "$out" " 0   0   0   0   0   0   0   0 +-  "
+like "but its weights" "$out" " 0   0   0   0   0   0   0   0 +37,248 +146K +146K +291K +- +- +- +-"
 is "at most 100 columns" "$(wc -L <"$T/.out" | awk '$1 > 100')" ""
-run stage-build --world 1 --rank 0 --set shape.qk_layernorm=true $d/llama.cfg
-is "and has no rank in detail" "$rc" 1
+run stage-build --world 4 --rank 3 --set $tp=2 \
+	--set shape.num_moe_experts=4 --set shape.mtp_num_layers=1 \
+	--set place.expert_model_parallel_size=2 \
+	--set place.sequence_parallel=true $d/llama.cfg
+is "and a rank has its arrays" "$rc" 0
+like "whole experts, each of them cut" "$out" \
+	" layers/0007/moe/gate/w \[120:144, 0:32\]"
+like "and the layer of multi-token prediction" "$out" \
+	"mtp/00/eh_proj/w \[16:32, 0:64\]"
+like "but no program" "$out" "activations +-
+.*no program: train-worker does not serve"
+run stage-build --world 1 --rank 0 --set shape.multi_latent_attention=true \
+	--set shape.kv_lora_rank=8 --set shape.qk_head_dim=4 \
+	--set shape.qk_pos_emb_head_dim=4 --set shape.v_head_dim=4 $d/llama.cfg
+is "weights that are not known have no rank in detail" "$rc" 1
+like "and it says which" "$err" "the weights of latent attention and"
 run stage-build --world 4 --rank 4 $d/llama.cfg
 is "a rank outside of the world is bad usage" "$rc" 2
 like "and named" "$err" "--rank: 4 is not below the world of 4"

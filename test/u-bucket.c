@@ -66,7 +66,7 @@ static void check_golden(json_t *g, struct arena *a)
 		size[i] = at(sizes, (size_t)i);
 	for (size_t i = 0; i < json_array_size(shared); i++)
 		alone[at(shared, i)] = true;
-	buckets_build(&b, size, alone, n,
+	buckets_build(&b, 0, size, alone, n,
 		      json_integer_value(get(g, "bucket_size")), dp, a);
 	assert_int_equal(b.count, json_array_size(buckets));
 	for (int i = 0; i < b.count; i++) {
@@ -99,19 +99,26 @@ static void test_golden(void **state)
 
 static void test_one_bucket_without_overlap(void **state)
 {
-	const int64_t size[] = {1000, 16, 5000000, 3};
-	struct buckets b;
+	const int64_t size[] = {1000, 16, 5000000, 3}, start = 64 * 7;
+	const bool alone[4] = {false};
+	struct buckets b, behind;
 	struct arena a;
 	struct err e;
 
 	(void)state;
 	assert_int_equal(arena_open(&a, &e), 0);
 	for (int dp = 1; dp <= 9; dp++) {
-		buckets_build(&b, size, NULL, 4, 0, dp, &a);
+		buckets_build(&b, 0, size, alone, 4, 0, dp, &a);
 		assert_int_equal(b.count, 1);
 		assert_int_equal(b.elements % (dp * 1), 0);
 		assert_int_equal(b.elements % 128, 0);
 		assert_true(b.elements >= 5001019);
+		buckets_build(&behind, start, size, alone, 4, 0, dp, &a);
+		assert_int_equal(behind.elements, b.elements);
+		assert_int_equal(behind.list->first, b.list->first + start);
+		assert_int_equal(behind.list->end, b.list->end + start);
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(behind.offset[i], b.offset[i] + start);
 	}
 	arena_close(&a);
 }

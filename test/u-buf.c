@@ -8,6 +8,8 @@
  */
 #include "test/plan-test.h"
 
+#include "kernels/attn_plan.h"
+
 /* The linker takes this copy, whose buf_free can be switched off. */
 #define buf_free buf_free_now
 #include "lib/plan/prog_buf.c"
@@ -33,13 +35,19 @@ struct use {
 	int64_t bytes;
 };
 
+struct sizes {
+	int64_t elem, sum;
+	bool device;
+};
+
 /* Memory in granules of BUF_ALIGN bytes, each with the hash of its content. */
 struct shadow {
 	const struct plan *plan;
 	const struct prog_list *list;
 	uint64_t *mem[FAMILIES];
 	uint64_t *sent; /* by op: the hash of what a start sends */
-	int reducing;	/* the start that uses the scratch, or -1 */
+	struct sizes sizes;
+	int reducing; /* the start that uses the scratch, or -1 */
 	const char *what;
 };
 
@@ -57,17 +65,28 @@ static uint64_t mix(uint64_t h, uint64_t x)
 		memcpy(u, list, sizeof(list));           \
 	} while (0)
 
+static int64_t scratch_of(const struct kern_attn_dims *d, const struct sizes *z)
+{
+	return (int64_t)(z->device ? kern_attn_scratch_cuda(d, true,
+							    (size_t)z->elem)
+				   : kern_attn_scratch(d, (size_t)z->elem));
+}
+
 /* Ops whose sizes are in their norm or attention dims, by kern.h. */
-static void uses_of_dims(const struct op *op, int64_t elem, struct use *u)
+static void uses_of_dims(const struct op *op, const struct sizes *z,
+			 struct use *u)
 {
 	const struct kern_attn_dims *d = op->attn;
+	int64_t elem = z->elem, sum = z->sum;
 	int64_t C = op->norm ? op->norm->C * elem : 0;
-	int64_t stat = op->norm ? 2 * op->norm->N * elem : 0;
+	int64_t stat = op->norm ? 2 * op->norm->N * sum : 0;
+	int64_t dw = op->norm ? op->norm->C * sum : 0;
 	int64_t all = op->norm ? op->norm->N * C : 0;
 	int64_t row = d ? d->B * d->T * elem : 0;
-	int64_t o = d ? row * d->H * d->D : 0, lse = d ? row * d->H : 0;
+	int64_t o = d ? row * d->H * d->D : 0,
+		lse = d ? d->B * d->T * d->H * sum : 0;
 	int64_t qkv = d ? row * (d->H + 2 * d->G) * d->D : 0;
-	int64_t scratch = d ? (int64_t)kern_attn_scratch(d, (size_t)elem) : 0;
+	int64_t scratch = d ? scratch_of(d, z) : 0;
 
 	switch (op->code) {
 	case OP_NORM_FWD:
@@ -76,12 +95,10 @@ static void uses_of_dims(const struct op *op, int64_t elem, struct use *u)
 		     {IN | MAYBE, C});
 		break;
 	case OP_NORM_BWD:
-		USES({OUT, all}, {BOTH, C}, {BOTH | MAYBE, C}, {IN, all},
+		USES({OUT, all}, {BOTH, dw}, {BOTH | MAYBE, dw}, {IN, all},
 		     {IN | MAYBE, all}, {IN, all}, {IN, stat}, {IN, C});
 		break;
-	case OP_ROPE:
-		USES({BOTH, qkv}, {IN, d->T * op->n[0] * 2 * elem});
-		break;
+	case OP_ROPE: USES({BOTH, qkv}, {IN, d->T * op->n[0] * 2 * sum}); break;
 	case OP_ATTN_FWD:
 		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {SCRATCH, scratch});
 		break;
@@ -94,25 +111,27 @@ static void uses_of_dims(const struct op *op, int64_t elem, struct use *u)
 }
 
 /* Ops on rows of the residual stream and on logits. */
-static void uses_of_rows(const struct op *op, int64_t elem, struct use *u)
+static void uses_of_rows(const struct op *op, const struct sizes *z,
+			 struct use *u)
 {
 	const int64_t *n = op->n;
-	int64_t C = n[1] * elem, all = n[0] * C, one = n[0] * elem;
+	int64_t C = n[1] * z->elem, all = n[0] * C, one = n[0] * z->sum;
+	int64_t dw = n[1] * z->sum; /* a row of a gradient */
 
 	switch (op->code) {
 	case OP_EMBED_FWD:
 		USES({OUT, all}, {IN, 4 * n[0]}, {IN, n[3] * C});
 		break;
 	case OP_EMBED_BWD:
-		USES({BOTH, n[3] * C}, {IN, all}, {IN, 4 * n[0]});
+		USES({BOTH, n[3] * dw}, {IN, all}, {IN, 4 * n[0]});
 		break;
 	case OP_POS_FWD: USES({BOTH, all}, {IN, n[2] * C}); break;
-	case OP_POS_BWD: USES({BOTH, n[2] * C}, {IN, all}); break;
+	case OP_POS_BWD: USES({BOTH, n[2] * dw}, {IN, all}); break;
 	case OP_DROP: USES({OUT, all}, {IN, all}); break;
 	case OP_RESID:
 		USES({OUT, all}, {IN, all}, {IN, all}, {IN | MAYBE, C});
 		break;
-	case OP_BIAS_BWD: USES({BOTH, C}, {IN, all}); break;
+	case OP_BIAS_BWD: USES({BOTH, dw}, {IN, all}); break;
 	case OP_ACT_FWD: USES({OUT, all}, {IN, all << n[3]}); break;
 	case OP_ACT_BWD:
 		USES({OUT, all << n[3]}, {IN, all}, {IN, all << n[3]});
@@ -125,33 +144,38 @@ static void uses_of_rows(const struct op *op, int64_t elem, struct use *u)
 		USES({BOTH, 8}, {BOTH, all}, {IN, one}, {IN, 2 * one},
 		     {IN, 4 * n[0]}, {IN, 8});
 		break;
-	default: uses_of_dims(op, elem, u);
+	default: uses_of_dims(op, z, u);
 	}
 }
 
 /* Products and flat arrays. */
-static void uses_of_kern(const struct op *op, int64_t elem, struct use *u)
+static void uses_of_kern(const struct op *op, const struct sizes *z,
+			 struct use *u)
 {
 	const int64_t *n = op->n;
+	int64_t elem = z->elem, scalars = sizeof(struct kern_scalars);
 	int64_t out = n[0] * n[1] * elem, in = n[0] * n[2] * elem;
-	int64_t w = n[1] * n[2] * elem, one = n[0] * elem;
+	int64_t w = n[1] * n[2] * elem, dw = n[1] * n[2] * z->sum;
+	int64_t one = n[0] * z->sum, p = n[0] * elem;
 
 	switch (op->code) {
 	case OP_LINEAR_FWD:
 		USES({OUT, out}, {IN, in}, {IN, w}, {IN | MAYBE, n[1] * elem});
 		break;
 	case OP_LINEAR_BWD_X: USES({OUT, in}, {IN, out}, {IN, w}); break;
-	case OP_LINEAR_BWD_W: USES({BOTH, w}, {IN, out}, {IN, in}); break;
+	case OP_LINEAR_BWD_W: USES({BOTH, dw}, {IN, out}, {IN, in}); break;
 	case OP_SUMSQ: USES({BOTH, 8}, {IN, one}); break;
-	case OP_METRICS: USES({IN, 8 * n[0]}, {IN, 8 * n[0]}); break;
-	case OP_CLIP: break;
-	case OP_ADAMW:
-		USES({BOTH, one}, {BOTH, one}, {BOTH, one}, {IN, one});
+	case OP_METRICS:
+		USES({BOTH, scalars}, {IN, 8 * n[0]}, {IN, 8 * n[0]});
 		break;
-	case OP_ZERO: USES({OUT, one}); break;
-	case OP_COPY: USES({OUT, one}, {IN, one}); break;
-	case OP_ADD: USES({BOTH, one}, {IN, one}); break;
-	default: uses_of_rows(op, elem, u);
+	case OP_CLIP: USES({BOTH, scalars}); break;
+	case OP_ADAMW:
+		USES({BOTH, p}, {BOTH | MAYBE, one}, {BOTH, one}, {BOTH, one},
+		     {IN, one});
+		break;
+	case OP_ZERO: USES({OUT, n[0]}); break;
+	case OP_COPY: USES({OUT, n[0]}, {IN, n[0]}); break;
+	default: uses_of_rows(op, z, u);
 	}
 }
 
@@ -159,11 +183,13 @@ static void uses_of_comm(const struct plan *p, const struct op *op,
 			 struct use *u)
 {
 	int ranks[64], me, size = plan_group(p, op->group, ranks, &me);
-	int64_t n = op->n[0] * (op->host_f64 ? 8 : (int64_t)p->prog.elem);
+	int64_t n = op->n[0] * (int64_t)(op->type == TYPE_F64	? 8
+					 : op->type == TYPE_SUM ? p->prog.sum
+								: p->prog.elem);
 
 	u[0] = (struct use){IN, n};
 	u[1] = (struct use){OUT, n};
-	u[2] = (struct use){SCRATCH, op->n[1]};
+	u[2] = (struct use){SCRATCH | MAYBE, op->n[1]};
 	if (op->comm == PROG_RECV)
 		u[0].how = 0;
 	if (op->comm == PROG_SEND)
@@ -182,7 +208,7 @@ static uint64_t *granules(const struct shadow *s, struct ref ref,
 
 	if (ref.family < 0)
 		fail_msg("%s: a buffer is missing", s->what);
-	if (ref.at < 0 || ref.at % 4 ||
+	if (ref.at < 0 || ref.at % 2 ||
 	    ref.at + u->bytes > s->plan->prog.bytes[ref.family])
 		fail_msg("%s: %d + %d bytes leave %s", s->what, (int)ref.at,
 			 (int)u->bytes, family_name(ref.family));
@@ -283,6 +309,25 @@ static uint64_t run_wait(struct shadow *s, int i, struct use *u)
 	return s->sent[i];
 }
 
+/* prog_op_bytes counts what the ops' contracts say, but not scalars. */
+static void check_bytes(const struct shadow *s, const struct op *op,
+			const struct use *u)
+{
+	int64_t bytes = 0;
+
+	if (op->code == OP_METRICS || op->code == OP_CLIP)
+		return;
+	for (int i = 0; i < 9; i++) {
+		if (op->ref[i].family < 0 || u[i].how & SCRATCH)
+			continue;
+		bytes += u[i].bytes * ((u[i].how & IN) + (u[i].how & OUT) / 2);
+	}
+	/* With a master copy p is only written. */
+	if (op->code == OP_ADAMW && op->ref[1].family >= 0)
+		bytes -= u[0].bytes;
+	assert_int_equal(prog_op_bytes(&s->plan->prog, op), bytes);
+}
+
 /* Run op I; returns the hash of what it read. */
 static uint64_t run_op(struct shadow *s, int i)
 {
@@ -294,7 +339,8 @@ static uint64_t run_op(struct shadow *s, int i)
 		return run_start(s, i, u);
 	if (op->code == OP_WAIT)
 		return run_wait(s, op->wait, u);
-	uses_of_kern(op, (int64_t)s->plan->prog.elem, u);
+	uses_of_kern(op, &s->sizes, u);
+	check_bytes(s, op, u);
 	h = read_all(s, op, u);
 	write_all(s, op, u, h);
 	return h;
@@ -308,7 +354,13 @@ static void shadow_open(struct shadow *s, const struct plan *p,
 	const struct prog *x = &p->prog;
 
 	*s = (struct shadow){
-		.plan = p, .list = l, .what = what, .reducing = -1};
+		.plan = p,
+		.list = l,
+		.what = what,
+		.reducing = -1,
+		.sizes = {(int64_t)x->elem, (int64_t)x->sum,
+			  p->config->spec.device == DEVICE_CUDA},
+	};
 	s->sent = arena_alloc(a, (size_t)l->count, sizeof(*s->sent));
 	for (int f = 0; f < FAMILIES; f++) {
 		int64_t n = x->bytes[f] / BUF_ALIGN + 1;
@@ -321,7 +373,7 @@ static void shadow_open(struct shadow *s, const struct plan *p,
 	}
 	if (x->rope.family >= 0) {
 		int64_t count, T = p->config->shape.seq_length;
-		struct use u = {IN, T * x->rope_half * 2 * (int64_t)x->elem};
+		struct use u = {IN, T * x->rope_half * 2 * (int64_t)x->sum};
 		uint64_t *g = granules(s, x->rope, &u, &count);
 
 		for (int64_t k = 0; k < count; k++)
@@ -370,13 +422,24 @@ static void check_layout(const struct plan_case *x, const struct config *c,
 static void test_buffers_are_there_when_needed(void **state)
 {
 	(void)state;
-	assert_true(plan_grid(4, check_layout) > 150);
+	assert_true(plan_grid(4, "", check_layout) > 150);
+}
+
+/* Elements of 16 bits beside sums of 32. */
+static void test_buffers_of_a_gpu(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4,
+			      "spec.device=\"cuda\" "
+			      "spec.params_dtype=\"bf16\"",
+			      check_layout) > 150);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buffers_are_there_when_needed),
+		cmocka_unit_test(test_buffers_of_a_gpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

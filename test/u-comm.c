@@ -207,49 +207,57 @@ static void all_gather_in_and_out_of_place(void **state)
 	}
 }
 
-/* Round the ring: several messages in flight, tags out of order. */
-static void messages_find_their_tags(void **state)
+enum { MESSAGES = 6, LONGEST = 200000 };
+
+/* Message K of rank R: even ones go to the right, odd ones to the left. */
+static struct comm_req message(struct comm_group *g, bool send, int k,
+			       double *buf)
 {
-	int size = boot.world, right = (boot.rank + 1) % size;
-	int left = (boot.rank + size - 1) % size;
-	int64_t n[] = {0, 3, 200000, 17};
-	double *out[4], *in[4];
-	struct comm_req send[4], recv[4];
+	static const int64_t n[MESSAGES] = {3, LONGEST, 0, 17, 4099, 1};
+	int step = send == (k % 2 == 0) ? 1 : boot.world - 1;
+
+	return (struct comm_req){.op = send ? COMM_SEND : COMM_RECV,
+				 .group = g,
+				 .type = COMM_F64,
+				 .send = buf,
+				 .recv = buf,
+				 .n = n[k],
+				 .peer = (boot.rank + step) % boot.world,
+				 .tag = k,
+				 .name = "message"};
+}
+
+/* Both ways round the ring, every receive posted before any send. */
+static void messages_go_both_ways(void **state)
+{
+	static double out[MESSAGES][LONGEST], in[MESSAGES][LONGEST];
+	struct comm_req send[MESSAGES], recv[MESSAGES];
+	struct comm_group *ring;
+	int ranks[64];
 
 	(void)state;
-	if (size == 1)
-		return;
-	for (int k = 0; k < 4; k++) {
-		out[k] = malloc((size_t)n[k] * sizeof(double) + 1);
-		in[k] = malloc((size_t)n[k] * sizeof(double) + 1);
-		for (int64_t i = 0; i < n[k]; i++)
-			out[k][i] = value(boot.rank + 10 * k, i);
-		send[k] = (struct comm_req){.op = COMM_SEND,
-					    .group = world,
-					    .type = COMM_F64,
-					    .send = out[k],
-					    .n = n[k],
-					    .peer = right,
-					    .tag = k,
-					    .name = "to the right"};
-		recv[k] = send[k];
-		recv[k].op = COMM_RECV;
-		recv[k].recv = in[k];
-		recv[k].peer = left;
-	}
-	for (int k = 0; k < 4; k++)
-		must(comm_start(&send[k], &err));
-	for (int k = 3; k >= 0; k--)
+	for (int r = 0; r < boot.world; r++)
+		ranks[r] = r;
+	must(comm_group_open(comm, "ring", COMM_RING, ranks, boot.world,
+			     boot.rank, &ring, &err));
+	for (int k = 0; k < MESSAGES && boot.world > 1; k++) {
+		recv[k] = message(ring, false, k, in[k]);
 		must(comm_start(&recv[k], &err));
-	for (int k = 0; k < 4; k++) {
+	}
+	for (int k = 0; k < MESSAGES && boot.world > 1; k++) {
+		send[k] = message(ring, true, k, out[k]);
+		for (int64_t i = 0; i < send[k].n; i++)
+			out[k][i] = value(boot.rank + 10 * k, i);
+		must(comm_start(&send[k], &err));
+	}
+	for (int k = MESSAGES - 1; k >= 0 && boot.world > 1; k--) {
 		must(comm_wait(&recv[k], &err));
 		must(comm_wait(&send[k], &err));
-		for (int64_t i = 0; i < n[k]; i++)
+		for (int64_t i = 0; i < recv[k].n; i++)
 			check_equal(COMM_F64, in[k], i,
-				    value(left + 10 * k, i));
-		free(out[k]);
-		free(in[k]);
+				    value(recv[k].peer + 10 * k, i));
 	}
+	comm_group_close(ring);
 }
 
 /*
@@ -267,10 +275,9 @@ static void a_wait_moves_everything(void **state)
 	(void)state;
 	for (int r = 0; r < n; r++)
 		ranks[r] = n - 1 - r;
-	must(comm_group_open(comm, "other", ranks, n, n - 1 - boot.rank, &other,
-			     &err));
+	must(comm_group_open(comm, "other", COMM_COLLECTIVES, ranks, n,
+			     n - 1 - boot.rank, &other, &err));
 	assert_int_equal(comm_group_size(other), n);
-	assert_int_equal(comm_group_me(other), n - 1 - boot.rank);
 	for (int k = 0; k < 2; k++) {
 		x[k] = malloc(N * sizeof(double));
 		room[k] = malloc(100 * sizeof(double));
@@ -298,18 +305,67 @@ static void a_wait_moves_everything(void **state)
 	comm_group_close(other);
 }
 
-static void helpers_sum_and_meet(void **state)
+/* A group of the lower ranks, which the upper ones call for as outsiders. */
+static void outsiders_call_for_groups_too(void **state)
 {
-	double x[2] = {1, boot.rank};
-	int n = boot.world;
+	int ranks[64], n = boot.world / 2, me = boot.rank;
+	bool in = me < n;
+	double x = me, room[64];
+	struct comm_group *lower;
+	struct comm_req req = {.op = COMM_SUM,
+			       .type = COMM_F64,
+			       .send = &x,
+			       .recv = &x,
+			       .n = 1,
+			       .scratch = room,
+			       .scratch_bytes = sizeof(room),
+			       .name = "test"};
 
 	(void)state;
-	must(comm_sum(world, x, 2, &err));
-	assert_true(x[0] == n && x[1] == n * (n - 1) / 2);
-	must(comm_barrier(world, &err));
-	must(comm_sum(NULL, x, 2, &err));
-	assert_true(x[0] == n);
-	must(comm_barrier(NULL, &err));
+	for (int r = 0; r < n; r++)
+		ranks[r] = r;
+	for (int use = COMM_COLLECTIVES; use <= COMM_RING; use++) {
+		must(comm_group_open(comm, "lower", (enum comm_use)use, ranks,
+				     in ? n : 0, in ? me : 0, &lower, &err));
+		assert_true(in == (lower != NULL));
+		if (in && use == COMM_COLLECTIVES) {
+			assert_int_equal(comm_group_size(lower), n);
+			req.group = lower;
+			run(&req);
+			assert_true(x == n * (n - 1) / 2);
+		}
+		comm_group_close(lower);
+	}
+}
+
+static void gather_keeps_every_byte(void **state)
+{
+	static const size_t sizes[] = {0, 1, 3, 4, 4097};
+	static unsigned char mine[4097], all[64 * 4097];
+
+	(void)state;
+	for (int k = 0; k < 5; k++) {
+		size_t bytes = sizes[k], n = (size_t)boot.world;
+
+		for (size_t i = 0; i < bytes; i++)
+			mine[i] = (unsigned char)(i * 7 + (size_t)boot.rank);
+		memset(all, 0xa5, sizeof(all));
+		must(comm_gather(world, mine, bytes, all, &err));
+		for (size_t r = 0; r < n; r++)
+			for (size_t i = 0; i < bytes; i++)
+				assert_int_equal(all[r * bytes + i],
+						 (unsigned char)(i * 7 + r));
+		assert_int_equal(all[n * bytes], 0xa5);
+		must(comm_gather(NULL, "abc", 3, all, &err));
+		assert_memory_equal(all, "abc", 3);
+	}
+}
+
+/* On hosts nothing runs that would have to be asked for. */
+static void a_check_finds_nothing(void **state)
+{
+	(void)state;
+	must(comm_check(comm, &err));
 }
 
 static void on_signal(int sig)
@@ -329,6 +385,23 @@ static void signals_stay_ours(void **state)
 	}
 }
 
+#ifndef TRISECT_CUDA
+static void without_cuda_there_are_no_gpus(void **state)
+{
+	struct boot two = {.world = 2};
+	struct comm *c;
+	unsigned char id[COMM_ID_BYTES];
+
+	(void)state;
+	assert_int_equal(comm_open(&c, &two, true, 1, &err), -1);
+	assert_int_equal(err.code, CODE_LAUNCH);
+	assert_non_null(strstr(err.text, "make CUDA=1"));
+	assert_null(c);
+	assert_int_equal(comm_id(id, &err), -1);
+	assert_int_equal(err.code, CODE_LAUNCH);
+}
+#endif
+
 static void alone_there_are_no_messages(void **state)
 {
 	struct comm_req req = {.op = COMM_SEND, .n = 1, .name = "lonely"};
@@ -346,10 +419,15 @@ int main(void)
 		cmocka_unit_test(scratch_of_one_element_a_rank_suffices),
 		cmocka_unit_test(a_nan_wins_in_max),
 		cmocka_unit_test(all_gather_in_and_out_of_place),
-		cmocka_unit_test(messages_find_their_tags),
+		cmocka_unit_test(messages_go_both_ways),
 		cmocka_unit_test(a_wait_moves_everything),
-		cmocka_unit_test(helpers_sum_and_meet),
+		cmocka_unit_test(outsiders_call_for_groups_too),
+		cmocka_unit_test(gather_keeps_every_byte),
+		cmocka_unit_test(a_check_finds_nothing),
 		cmocka_unit_test(signals_stay_ours),
+#ifndef TRISECT_CUDA
+		cmocka_unit_test(without_cuda_there_are_no_gpus),
+#endif
 		cmocka_unit_test(alone_there_are_no_messages),
 	};
 

@@ -176,28 +176,43 @@ static int golden_sample(void *arg, bool valid, int64_t index, int32_t *ids,
 	return 0;
 }
 
-static double get(const struct trainer *t, int family, int64_t at)
+static double get(const struct trainer *t, const void *base, int64_t at)
 {
-	const void *base = t->exec.base[family];
-
 	if (t->plan.prog.elem == sizeof(double))
 		return ((const double *)base)[at];
 	return ((const float *)base)[at];
 }
 
-static void put(struct trainer *t, int64_t at, double value)
+static void put(const struct trainer *t, void *base, int64_t at, double value)
 {
-	void *base = t->exec.base[FAMILY_PARAM];
-
 	if (t->plan.prog.elem == sizeof(double))
 		((double *)base)[at] = value;
 	else
 		((float *)base)[at] = (float)value;
 }
 
+static void *map(struct trainer *t, int family)
+{
+	struct err e;
+	void *base = exec_map(&t->exec, family, true, &e);
+
+	if (!base)
+		fail_msg("%s", e.text);
+	return base;
+}
+
+static void unmap(struct trainer *t, int family, void *base, bool write)
+{
+	struct err e;
+
+	if (exec_unmap(&t->exec, family, base, write, &e))
+		fail_msg("%s", e.text);
+}
+
 static void set_weights(struct trainer *t, const struct golden *g,
 			bool zero_centered)
 {
+	void *base = map(t, FAMILY_PARAM);
 	char buf[PATH];
 
 	for (int i = 0; i < t->plan.slice.pieces; i++) {
@@ -210,16 +225,19 @@ static void set_weights(struct trainer *t, const struct golden *g,
 			int64_t at =
 				golden_index(w, k / w->dim[1], k % w->dim[1]);
 
-			put(t, p->at + k,
+			put(t, base, p->at + k,
 			    golden_weight(name, kind, at, zero_centered));
 		}
 	}
+	unmap(t, FAMILY_PARAM, base, true);
 }
 
 /* The largest error of any tensor, relative to its largest gradient. */
-static double worst_gradient(const struct trainer *t, const struct golden *g)
+static double worst_gradient(struct trainer *t, const struct golden *g,
+			     double scale)
 {
-	double scale = exec_scalars(&t->exec)->adam.grad_scale, worst = 0;
+	void *base = map(t, FAMILY_GRAD);
+	double worst = 0;
 	char buf[PATH];
 
 	for (int i = 0; i < t->plan.slice.pieces; i++) {
@@ -234,25 +252,29 @@ static double worst_gradient(const struct trainer *t, const struct golden *g)
 		for (int64_t k = 0; k < box_elements(&p->box); k++) {
 			double want = ref[golden_index(w, k / w->dim[1],
 						       k % w->dim[1])];
-			double have = scale * get(t, FAMILY_GRAD, p->at + k);
+			double have = scale * get(t, base, p->at + k);
 
 			off = fmax(off, fabs(have - want));
 		}
 		worst = fmax(worst, off / most);
 	}
+	unmap(t, FAMILY_GRAD, base, false);
 	return worst;
 }
 
-static void run_variant(const char *variant, const char *dtype, double loss_tol,
-			double grad_tol)
+static void run_variant(const char *variant, const struct machine *m,
+			const char *dtype, double loss_tol, double grad_tol)
 {
+	const char *const sets[] = {dtype, m->device == DEVICE_CUDA
+						   ? "spec.device=\"cuda\""
+						   : "spec.device=\"cpu\""};
 	struct trainer_data data = {.sample = golden_sample};
-	const char *set = dtype;
 	struct trainer_result result;
 	struct report r = {0};
 	struct config c;
 	struct golden g;
 	struct trainer t;
+	double worst;
 	struct arena a;
 	struct err e;
 	char path[PATH];
@@ -262,37 +284,48 @@ static void run_variant(const char *variant, const char *dtype, double loss_tol,
 	r.arena = &a;
 	golden_read(&g, variant);
 	data.arg = &g;
-	assert_int_equal(config_load(path, &set, 1, &a, &c, &r, &e), 0);
+	assert_int_equal(config_load(path, sets, 2, &a, &c, &r, &e), 0);
 	config_finish(&c, 1, &r);
 	for (size_t i = 0; i < r.count; i++)
 		if (r.list[i].severity == ERROR)
 			fail_msg("%s: %s", variant, r.list[i].message);
-	if (trainer_open(&t, &c, 1, 0, NULL, &a, &e))
+	if (trainer_open(&t, &c, 1, 0, m, NULL, &a, &e))
 		fail_msg("%s", e.text);
 	set_weights(&t, &g, c.shape.layernorm_zero_centered_gamma);
-	if (trainer_step(&t, &data, false, &result, &e))
+	if (trainer_step(&t, &data, false, &result, &e) ||
+	    (!result.step && trainer_settle(&t, &result, &e)))
 		fail_msg("%s", e.text);
-	print_message("# %s %s: loss off by %.2e, worst gradient %.2e\n",
-		      variant, dtype + 18, fabs(result.loss - g.objective),
-		      worst_gradient(&t, &g));
+	worst = worst_gradient(&t, &g, result.grad_scale);
+	print_message("# %s %s%s: loss off by %.2e, worst gradient %.2e\n",
+		      variant, dtype + 18,
+		      m->device == DEVICE_CUDA ? " GPU" : "",
+		      fabs(result.loss - g.objective), worst);
 	assert_true(fabs(result.loss - g.objective) < loss_tol);
-	assert_true(worst_gradient(&t, &g) < grad_tol);
+	assert_true(worst < grad_tol);
 	trainer_close(&t);
 	free(g.grad);
 	arena_close(&a);
 }
 
-static void both(const char *variant)
+#define FP32 "spec.params_dtype=\"fp32\""
+#define FP64 "spec.params_dtype=\"fp64\""
+
+/* On the CPU in both precisions; on a GPU too, where there is one. */
+static void all(const char *variant)
 {
-	run_variant(variant, "spec.params_dtype=\"fp64\"", 1e-13, 1e-12);
-	run_variant(variant, "spec.params_dtype=\"fp32\"", 2e-6, 2e-5);
+	const struct machine *gpu = machine_cuda();
+
+	run_variant(variant, &machine_cpu, FP64, 1e-13, 1e-12);
+	run_variant(variant, &machine_cpu, FP32, 2e-6, 2e-5);
+	if (gpu && gpu->count())
+		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 
 #define VARIANT(id, name)                   \
 	static void test_##id(void **state) \
 	{                                   \
 		(void)state;                \
-		both(name);                 \
+		all(name);                  \
 	}
 
 VARIANT(llama, "llama")

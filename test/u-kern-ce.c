@@ -344,7 +344,7 @@ static void run_big(const struct kern *k)
 	char *x = big.out, *m = x + BIG_V * size, *sums = m + size;
 	double loss = 0, coef = 0.1;
 
-	k->copy(NULL, x, big.from, BIG_N * BIG_V);
+	k->copy(NULL, x, big.from, bytes_of(k, BIG_N * BIG_V));
 	k->ce_max(NULL, m, x, BIG_N, BIG_V, BIG_V - 1);
 	k->ce_sums(NULL, sums, x, m, big.labels, BIG_N, BIG_V, BIG_V - 1, 0);
 	k->ce_grad(NULL, &loss, x, m, sums, big.labels, &coef, BIG_N, BIG_V,

@@ -58,7 +58,9 @@ static void cut(void **state)
 
 			k->embed_fwd(NULL, y, ids, (char *)wk + at, N, C,
 				     from[r], rows);
-			k->add(NULL, total, y, N * C);
+			for (int64_t i = 0; i < N * C; i++)
+				set(k, total, i,
+				    get(k, total, i) + get(k, y, i));
 			k->embed_bwd(NULL, (char *)dparts + at, dyk, ids, N, C,
 				     from[r], rows);
 		}
@@ -161,7 +163,7 @@ static void run_big(const struct kern *k)
 {
 	k->embed_fwd(NULL, big.y, big.ids, big.w, BIG_N, BIG_C, 0, V);
 	k->pos_fwd(NULL, big.y, big.w, BIG_N, BIG_C, T, 3);
-	k->zero(NULL, big.dw, 2 * V * BIG_C);
+	k->zero(NULL, big.dw, bytes_of(k, 2 * V * BIG_C));
 	k->embed_bwd(NULL, big.dw, big.wide, big.ids, BIG_N, BIG_C, 0, V);
 	k->pos_bwd(NULL, (char *)big.dw + V * BIG_C * k->size, big.wide, BIG_N,
 		   BIG_C, T, 3);

@@ -159,7 +159,7 @@ static void run_big(const struct kern *k)
 	char *dw = dx + BIG_N * BIG_IN * k->size;
 	char *db = dw + BIG_OUT * BIG_IN * k->size;
 
-	k->zero(NULL, dw, BIG_OUT * BIG_IN + BIG_OUT);
+	k->zero(NULL, dw, bytes_of(k, BIG_OUT * BIG_IN + BIG_OUT));
 	k->linear_fwd(NULL, big.y, big.x, big.w, big.b, BIG_N, BIG_OUT, BIG_IN);
 	k->linear_bwd_x(NULL, dx, big.y, big.w, BIG_N, BIG_OUT, BIG_IN);
 	k->linear_bwd_w(NULL, dw, big.y, big.x, BIG_N, BIG_OUT, BIG_IN);

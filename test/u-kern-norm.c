@@ -130,7 +130,7 @@ static void run_bwd(const struct kern *k, void *dx, void *dw, void *db,
 	void *dres = with_dres ? vec_new(k, c.dres, N * C) : NULL;
 
 	if (in_place) {
-		k->copy(NULL, dx, dres, N * C);
+		k->copy(NULL, dx, dres, bytes_of(k, N * C));
 		dres = dx;
 	}
 	k->norm_fwd(NULL, y, NULL, stat, x, NULL, NULL, w, b, &c.dims, NULL);
@@ -279,7 +279,7 @@ static void run_big(const struct kern *k)
 	char *stat = dx + size, *dw = stat + 2 * BIG_N * k->size;
 	char *db = dw + BIG_C * k->size;
 
-	k->zero(NULL, dw, 2 * BIG_C);
+	k->zero(NULL, dw, bytes_of(k, 2 * BIG_C));
 	k->norm_fwd(NULL, y, xout, stat, big.x, big.branch, big.bias, big.w,
 		    big.b, &dims, &d);
 	k->norm_bwd(NULL, dx, dw, db, big.dy, big.x, xout, stat, big.w, &dims);

@@ -47,8 +47,8 @@ static void golden(void **state)
 					      .correct2 = 1 - pow(0.95, t + 1),
 					      .grad_scale = 1};
 
-			k->adamw(NULL, p, m, v, vec_new(k, grad[t], 3), 3, &h,
-				 true);
+			k->adamw(NULL, p, NULL, m, v, vec_new(k, grad[t], 3), 3,
+				 &h, true);
 			check_close("p", k, p, want[t], 3,
 				    is_f32(k) ? 1e-6 : 4e-16);
 		}
@@ -102,7 +102,8 @@ static void check_formula(bool decay)
 		void *pk = vec_new(k, from.p, N), *mk = vec_new(k, from.m, N);
 		void *vk = vec_new(k, from.v, N);
 
-		k->adamw(NULL, pk, mk, vk, vec_new(k, from.g, N), N, h, decay);
+		k->adamw(NULL, pk, NULL, mk, vk, vec_new(k, from.g, N), N, h,
+			 decay);
 		check_close("p", k, pk, p, N, tolerance(k));
 		check_close("m", k, mk, m, N, tolerance(k));
 		check_close("v", k, vk, v, N, tolerance(k));
@@ -132,13 +133,14 @@ static void cuts(void **state)
 		void *b[3] = {vec_new(k, from.p, N), vec_new(k, from.m, N),
 			      vec_new(k, from.v, N)};
 
-		k->adamw(NULL, a[0], a[1], a[2], g, N, &usual, true);
+		k->adamw(NULL, a[0], NULL, a[1], a[2], g, N, &usual, true);
 		for (int i = 0; i < 6; i++) {
 			size_t at = (size_t)cut[i] * k->size;
 
-			k->adamw(NULL, (char *)b[0] + at, (char *)b[1] + at,
-				 (char *)b[2] + at, (char *)g + at,
-				 cut[i + 1] - cut[i], &usual, true);
+			k->adamw(NULL, (char *)b[0] + at, NULL,
+				 (char *)b[1] + at, (char *)b[2] + at,
+				 (char *)g + at, cut[i + 1] - cut[i], &usual,
+				 true);
 		}
 		for (int i = 0; i < 3; i++)
 			assert_memory_equal(a[i], b[i], N * k->size);
@@ -154,8 +156,8 @@ static void run_adamw(const struct kern *k)
 {
 	void *m = vec_new(k, from.m, N), *v = vec_new(k, from.v, N);
 
-	k->copy(NULL, big.p, big.g, N);
-	k->adamw(NULL, big.p, m, v, big.g, N, &usual, true);
+	k->copy(NULL, big.p, big.g, bytes_of(k, N));
+	k->adamw(NULL, big.p, NULL, m, v, big.g, N, &usual, true);
 }
 
 static void run_sumsq(const struct kern *k)

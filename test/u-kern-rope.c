@@ -116,7 +116,7 @@ static struct {
 
 static void run_big(const struct kern *k)
 {
-	k->copy(NULL, big.x, big.from, BIG_T * ROW);
+	k->copy(NULL, big.x, big.from, bytes_of(k, BIG_T * ROW));
 	k->rope(NULL, big.x, big.table, &wide, 5, false, 1);
 }
 

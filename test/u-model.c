@@ -70,7 +70,7 @@ static void model_open(struct model *m, const char *variant,
 	assert_int_equal(config_load(path, sets, n, &m->a, &m->c, &r, &e), 0);
 	config_finish(&m->c, 1, &r);
 	assert_int_equal(report_count(&r, ERROR), 0);
-	if (trainer_open(&m->t, &m->c, 1, 0, NULL, &m->a, &e))
+	if (trainer_open(&m->t, &m->c, 1, 0, &machine_cpu, NULL, &m->a, &e))
 		fail_msg("%s", e.text);
 	m->batch.vocab = (int)m->c.shape.vocab_size;
 	for (int s = 0; s < SAMPLES; s++)

@@ -78,7 +78,7 @@ static void check_every_rank(const struct plan_case *x, const struct config *c,
 static void test_one_rank_stands_for_all(void **state)
 {
 	(void)state;
-	assert_true(plan_grid(8, check_every_rank) > 300);
+	assert_true(plan_grid(8, "", check_every_rank) > 300);
 }
 
 /*
@@ -130,8 +130,12 @@ static void check_totals(const struct plan_case *x, const struct config *c,
 static void test_totals_are_the_model(void **state)
 {
 	(void)state;
-	assert_true(plan_grid(24, check_totals) > 900);
+	assert_true(plan_grid(24, "", check_totals) > 900);
 }
+
+#define LATENT                                                    \
+	"shape.multi_latent_attention=true shape.kv_lora_rank=8 " \
+	"shape.qk_head_dim=4 shape.qk_pos_emb_head_dim=4 shape.v_head_dim=4"
 
 /* What is not served yet leaves out what is not known. */
 static void test_unserved(void **state)
@@ -148,9 +152,11 @@ static void test_unserved(void **state)
 	assert_int_equal(sum_build(&s, &c, 1, &a, &e), 0);
 	assert_true(s.counted && !s.planned);
 	assert_int_equal(s.stage[0].parameters, shape_parameters(&c.shape));
-	assert_true(plan_config(&c, LLAMA, "shape.qk_layernorm=true", 1, &a));
+	assert_true(sum_knows(&s, FAMILY_OPTIM) && !sum_knows(&s, FAMILY_ACT));
+	assert_true(s.rank[0].bytes[FAMILY_PARAM] > 0);
+	assert_true(plan_config(&c, LLAMA, LATENT, 1, &a));
 	assert_int_equal(sum_build(&s, &c, 1, &a, &e), 0);
-	assert_true(!s.counted && !s.planned);
+	assert_true(!s.counted && !s.planned && !sum_knows(&s, FAMILY_PARAM));
 	arena_close(&a);
 }
 

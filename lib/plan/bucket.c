@@ -32,8 +32,9 @@ static int64_t bucket_close(struct buckets *out, int64_t end, int dp)
 	return b->end;
 }
 
-void buckets_build(struct buckets *out, const int64_t *size, const bool *alone,
-		   int n, int64_t bucket_size, int dp, struct arena *a)
+void buckets_build(struct buckets *out, int64_t first, const int64_t *size,
+		   const bool *alone, int n, int64_t bucket_size, int dp,
+		   struct arena *a)
 {
 	int64_t at = 0;
 	bool open = false;
@@ -43,7 +44,7 @@ void buckets_build(struct buckets *out, const int64_t *size, const bool *alone,
 	out->of = arena_alloc(a, (size_t)n + 1, sizeof(*out->of));
 	out->list = arena_alloc(a, (size_t)n + 1, sizeof(*out->list));
 	for (int i = n - 1; i >= 0; i--) {
-		bool own = alone && alone[i];
+		bool own = alone[i];
 
 		at = round_up(at, PARAM_ALIGN);
 		if (open && own) {
@@ -67,6 +68,12 @@ void buckets_build(struct buckets *out, const int64_t *size, const bool *alone,
 	if (open)
 		at = bucket_close(out, at, dp);
 	out->elements = at;
+	for (int i = 0; i < n; i++)
+		out->offset[i] += first;
+	for (int i = 0; i < out->count; i++) {
+		out->list[i].first += first;
+		out->list[i].end += first;
+	}
 }
 
 void bucket_shard(const struct buckets *b, int i, int d, int dp, int64_t *first,

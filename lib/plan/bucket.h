@@ -21,17 +21,19 @@ struct buckets {
 	int *of;	 /* the bucket of each parameter */
 	struct bucket *list;
 	int count;
-	int64_t elements; /* of the whole buffer */
+	int64_t elements; /* of all of them */
 };
 
 /*
- * Lay N parameters of SIZE[i] elements out in reverse order, each starting at
- * a multiple of 64 elements.  A bucket closes once it holds BUCKET_SIZE
- * elements (0: never); its end is padded to a multiple of lcm(dp, 128).  A
- * parameter with ALONE[i] has a bucket of its own (ALONE may be NULL).
+ * Lay N parameters of SIZE[i] elements out in reverse order from element
+ * FIRST on (a multiple of 64), each starting at a multiple of 64 elements.  A
+ * bucket closes once it holds BUCKET_SIZE elements (0: never) and is padded
+ * to a multiple of lcm(dp, 128).  A parameter with ALONE[i] has a bucket of
+ * its own.
  */
-void buckets_build(struct buckets *out, const int64_t *size, const bool *alone,
-		   int n, int64_t bucket_size, int dp, struct arena *a);
+void buckets_build(struct buckets *out, int64_t first, const int64_t *size,
+		   const bool *alone, int n, int64_t bucket_size, int dp,
+		   struct arena *a);
 
 /* The part of bucket I that data-parallel rank D of DP owns. */
 void bucket_shard(const struct buckets *b, int i, int d, int dp, int64_t *first,

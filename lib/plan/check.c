@@ -104,8 +104,7 @@ static const struct check table[] = {
 {"served-context", WARNING, "train-worker runs no context or expert parallelism yet"},
 {"served-sharding", WARNING, "train-worker shards only optimizer state (ZeRO-1) so far"},
 {"served-recompute", WARNING, "train-worker recomputes nothing yet"},
-{"served-precision", WARNING, "train-worker runs fp32 and fp64 so far"},
-{"served-device", WARNING, "train-worker runs on the CPU so far"},
+{"served-precision", WARNING, "train-worker runs fp32 and fp64 on CPUs, fp32 and bf16 on GPUs so far"},
 {"served-spec", WARNING, "train-worker does not train inference_optimized"},
 {"served-optimizer", WARNING, "train-worker runs adam only, so far"},
 };

@@ -41,6 +41,7 @@ int config_load(const char *file, const char *const *sets, int set_count,
 void config_finish(struct config *c, int64_t world, struct report *r)
 {
 	shape_finalize(&c->shape);
+	spec_finalize(&c->spec);
 	place_finalize(&c->place, &c->shape);
 	run_finalize(&c->run, &c->place, world);
 	shape_check(&c->shape, r);
@@ -108,12 +109,15 @@ int config_unserved(const struct config *c, struct report *r)
 
 	unserved_shape(c, r);
 	unserved_place(c, r);
-	if (c->spec.params_dtype > DTYPE_FP64)
+	if (c->spec.params_dtype == DTYPE_FP16 ||
+	    (c->spec.params_dtype == DTYPE_BF16 &&
+	     c->spec.device == DEVICE_CPU))
 		UNSERVED("served-precision", spec, params_dtype,
-			 "only fp32 and fp64 are run so far");
-	if (c->spec.device == DEVICE_CUDA)
-		UNSERVED("served-device", spec, device,
-			 "only the CPU is run so far");
+			 "only fp32 and fp64 are run on CPUs so far, and fp32 "
+			 "and bf16 on GPUs");
+	if (c->spec.params_dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-precision", spec, params_dtype,
+			 "fp64 is run on CPUs only");
 	if (c->spec.transformer_impl == IMPL_INFERENCE)
 		UNSERVED("served-spec", spec, transformer_impl,
 			 "inference_optimized is not for training");
@@ -170,7 +174,7 @@ const char *config_text(const struct config *c, struct arena *a)
 	FILE *f = open_memstream(&text, &len);
 
 	if (!f)
-		return "";
+		arena_exhausted();
 	targets_of((struct config *)c, target);
 	fprintf(f, "# finalised by trisect %s: every value is explicit\n",
 		TRISECT_VERSION);
@@ -180,7 +184,8 @@ const char *config_text(const struct config *c, struct arena *a)
 			put_field(f, &target[i], row, a);
 		fputs("};\n", f);
 	}
-	fclose(f);
+	if (fclose(f))
+		arena_exhausted();
 	copy = arena_strdup(a, text);
 	free(text);
 	return copy;

@@ -3,17 +3,9 @@
 
 #include <string.h>
 
-int plan_build(struct plan *out, const struct config *config, int world,
+int plan_slice(struct plan *out, const struct config *config, int world,
 	       int rank, struct arena *a, struct err *e)
 {
-	struct prog_input in = {
-		.config = config,
-		.grid = &out->grid,
-		.stages = &out->stages,
-		.weights = &out->weights,
-		.slice = &out->slice,
-	};
-
 	memset(out, 0, sizeof(*out));
 	out->config = config;
 	out->rank = rank;
@@ -25,6 +17,23 @@ int plan_build(struct plan *out, const struct config *config, int world,
 	slice_build(&out->slice, &config->shape, &config->place, &out->grid,
 		    &out->stages, &out->weights, grid_coord(&out->grid, rank),
 		    a);
+	prog_state(&out->prog, &out->slice, &config->spec);
+	return 0;
+}
+
+int plan_build(struct plan *out, const struct config *config, int world,
+	       int rank, struct arena *a, struct err *e)
+{
+	struct prog_input in = {
+		.config = config,
+		.grid = &out->grid,
+		.stages = &out->stages,
+		.weights = &out->weights,
+		.slice = &out->slice,
+	};
+
+	if (plan_slice(out, config, world, rank, a, e))
+		return -1;
 	return prog_build(&out->prog, &in, a, e);
 }
 
@@ -42,31 +51,71 @@ static int kv_group(const struct plan *p, int *ranks, int *me)
 	return copies;
 }
 
-static int embedding_group(const struct plan *p, int *ranks, int *me)
+/* The pipeline ranks with a copy of the embedding, if there are several. */
+static int embedding_group(const struct plan *p, bool tied, int *ranks, int *me)
 {
-	int at, n = grid_group(&p->grid, p->rank, AXES(AXIS_PP), ranks, &at);
+	int at, kept = 0;
+	int n = grid_group(&p->grid, p->rank, AXES(AXIS_PP), ranks, &at);
 
-	if (!p->config->shape.share_embeddings_and_output_weights || n < 2 ||
-	    (at != 0 && at != n - 1))
+	if (stages_embeddings(&p->stages, tied) < 2 ||
+	    !stages_embedding(&p->stages, tied, at))
 		return 0;
-	ranks[1] = ranks[n - 1];
-	*me = at != 0;
-	return 2;
+	for (int pp = 0; pp < n; pp++) {
+		if (!stages_embedding(&p->stages, tied, pp))
+			continue;
+		if (pp == at)
+			*me = kept;
+		ranks[kept++] = ranks[pp];
+	}
+	return kept;
+}
+
+/* The other groups: the axes along which their members differ. */
+static const unsigned group_axes[PROG_GROUPS] = {
+	[GROUP_TP] = AXES(AXIS_TP),   [GROUP_CP] = AXES(AXIS_CP),
+	[GROUP_DP_CP] = AXES_DP_CP,   [GROUP_PP] = AXES(AXIS_PP),
+	[GROUP_EP] = AXES(AXIS_EP),   [GROUP_ETP] = AXES(AXIS_ETP),
+	[GROUP_EDP] = AXES(AXIS_EDP),
+};
+
+bool plan_has_group(const struct plan *p, int group)
+{
+	const struct shape *s = &p->config->shape;
+	const struct grid *g = &p->grid;
+	bool experts = s->num_moe_experts > 0;
+
+	switch (group) {
+	case GROUP_TP: return g->tp > 1;
+	case GROUP_KV: return p->slice.kv_copies > 1;
+	case GROUP_CP: return g->cp > 1;
+	case GROUP_DP_CP: return g->dp * g->cp > 1;
+	case GROUP_EP: return experts && g->ep > 1;
+	case GROUP_ETP: return experts && g->etp > 1;
+	case GROUP_EDP: return experts && g->edp > 1;
+	case GROUP_PP: return g->pp > 1;
+	case GROUP_EMBED:
+		return stages_embeddings(
+			       &p->stages,
+			       s->share_embeddings_and_output_weights) > 1;
+	case GROUP_LOOKUP:
+		return s->position_embedding_type == POS_LEARNED &&
+		       stages_embeddings(&p->stages, false) > 1;
+	default: return g->world > 1;
+	}
 }
 
 int plan_group(const struct plan *p, int group, int *ranks, int *me)
 {
-	switch (group) {
-	case GROUP_TP:
-		return grid_group(&p->grid, p->rank, AXES(AXIS_TP), ranks, me);
-	case GROUP_KV: return kv_group(p, ranks, me);
-	case GROUP_DP_CP:
-		return grid_group(&p->grid, p->rank, AXES_DP_CP, ranks, me);
-	case GROUP_PP:
-		return grid_group(&p->grid, p->rank, AXES(AXIS_PP), ranks, me);
-	case GROUP_EMBED: return embedding_group(p, ranks, me);
-	default: break;
-	}
+	bool tied = p->config->shape.share_embeddings_and_output_weights;
+
+	if (group == GROUP_KV)
+		return kv_group(p, ranks, me);
+	if (group == GROUP_EMBED || group == GROUP_LOOKUP)
+		return embedding_group(p, tied && group == GROUP_EMBED, ranks,
+				       me);
+	if (group != GROUP_WORLD)
+		return grid_group(&p->grid, p->rank, group_axes[group], ranks,
+				  me);
 	for (int i = 0; i < p->grid.world; i++)
 		ranks[i] = i;
 	*me = p->rank;

@@ -16,12 +16,23 @@ struct plan {
 };
 
 /*
+ * What RANK of WORLD owns, prog's share of it by prog_state alone: also of a
+ * config that is not served yet, if its weights are known (weights_known).
+ * Fails (CODE_CONFIG) for a world that does not fit.
+ */
+int plan_slice(struct plan *out, const struct config *config, int world,
+	       int rank, struct arena *a, struct err *e);
+
+/*
  * Everything that RANK of WORLD owns and does.  CONFIG has passed its checks
  * and outlives OUT; the rest is in A.  Fails (CODE_CONFIG) for a world that
  * does not fit or a feature that is not served yet.
  */
 int plan_build(struct plan *out, const struct config *config, int world,
 	       int rank, struct arena *a, struct err *e);
+
+/* Whether any rank's program communicates over GROUP. */
+bool plan_has_group(const struct plan *p, int group);
 
 /*
  * The ranks of GROUP that RANK belongs to, in order, into RANKS (room for

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/attn_plan.h"
 #include "lib/plan/prog_build.h"
 
 /* Scratch of the CPU's reductions, at most. */
@@ -53,7 +54,7 @@ static void send(struct build *b, struct buf x, bool backward)
 	int i;
 
 	sent_wait(b, backward, b->sends_most - 1);
-	i = emit_comm(b, PROG_SEND, GROUP_PP, buf_ref(&x), NO_REF,
+	i = emit_comm(b, PROG_SEND, GROUP_PP, TYPE_ELEM, buf_ref(&x), NO_REF,
 		      b->rows * b->C);
 	op = &b->list->op[i];
 	op->peer = neighbour(b, backward ? -1 : 1);
@@ -65,8 +66,8 @@ static void send(struct build *b, struct buf x, bool backward)
 static struct buf receive(struct build *b, bool backward)
 {
 	struct buf x = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	int op = emit_comm(b, PROG_RECV, GROUP_PP, NO_REF, buf_ref(&x),
-			   b->rows * b->C);
+	int op = emit_comm(b, PROG_RECV, GROUP_PP, TYPE_ELEM, NO_REF,
+			   buf_ref(&x), b->rows * b->C);
 	int from = stage_number(b) + (backward ? 1 : -1);
 
 	b->list->op[op].peer = neighbour(b, backward ? 1 : -1);
@@ -181,7 +182,7 @@ static void build_train(struct build *b)
 	b->mb = b->chunk = -1;
 	b->layer = -1;
 	emit(b, OP_ZERO, KIND_OPTIM, REFS(((struct ref){0, FAMILY_GRAD})),
-	     DIMS(b->in->slice->elements));
+	     DIMS(b->out->bytes[FAMILY_GRAD]));
 	list_slots(b);
 	step_finish(b);
 }
@@ -238,6 +239,11 @@ static void set_dims(struct build *b)
 						 : s->softmax_scale,
 		.heads = s->num_attention_heads,
 		.head0 = b->H * slice->at.tp,
+		/* Evaluation has no dropout, but the same scratch. */
+		.backend = spec_uses_cudnn(&b->in->config->spec) &&
+					   r->attention_dropout <= 0
+				   ? KERN_ATTN_CUDNN
+				   : KERN_ATTN_OWN,
 	};
 	b->norm = norm;
 	b->attn = attn;
@@ -251,6 +257,28 @@ static int64_t host_room(struct prog *p, int64_t bytes)
 	return at;
 }
 
+void prog_state(struct prog *out, const struct slice *s,
+		const struct spec *spec)
+{
+	int64_t all = s->elements, own = s->own, state;
+	int64_t elem = (int64_t)spec_param_bytes(spec);
+	int64_t sum = (int64_t)spec_sum_bytes(spec);
+
+	memset(out, 0, sizeof(*out));
+	out->elem = (size_t)elem;
+	out->sum = (size_t)sum;
+	out->optim_elements = s->sharding >= SHARD_OPTIM ? own : all;
+	out->bytes[FAMILY_PARAM] =
+		elem * (s->sharding >= SHARD_OPTIM_GRADS_PARAMS ? own : all);
+	out->bytes[FAMILY_GRAD] =
+		sum * (s->sharding >= SHARD_OPTIM_GRADS ? own : all);
+	state = out->optim_elements * sum;
+	out->master = elem < sum ? 0 : -1;
+	out->m = elem < sum ? state : 0;
+	out->v = out->m + state;
+	out->bytes[FAMILY_OPTIM] = out->v + state;
+}
+
 /* What lies where before any op needs it. */
 static void set_families(struct build *b)
 {
@@ -259,14 +287,7 @@ static void set_families(struct build *b)
 	const struct slice *slice = b->in->slice;
 	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch;
 
-	p->bytes[FAMILY_PARAM] = slice->elements * (int64_t)p->elem;
-	p->bytes[FAMILY_GRAD] = p->bytes[FAMILY_PARAM];
-	p->optim_elements =
-		slice->zero ? slice->elements / slice->dp : slice->elements;
-	p->m = 0;
-	p->v = p->optim_elements * (int64_t)p->elem;
-	p->bytes[FAMILY_OPTIM] = 2 * p->v;
-	host_room(p, sizeof(struct prog_scalars));
+	host_room(p, sizeof(struct kern_scalars));
 	p->ids = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
 	p->labels = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
 	p->loss = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
@@ -276,13 +297,16 @@ static void set_families(struct build *b)
 		struct buf table;
 
 		p->rope_half = (int64_t)((double)b->D * s->rotary_percent) / 2;
-		table = buf_new(b, FAMILY_ACT, b->T * p->rope_half * 2);
+		table = buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 		p->rope = buf_ref(&table);
 	}
 	b->attn_scratch = buf_bytes(
-		b, FAMILY_ACT, (int64_t)kern_attn_scratch(b->attn, p->elem));
+		b, FAMILY_ACT,
+		(int64_t)(b->device ? kern_attn_scratch_cuda(b->attn, true,
+							     p->elem)
+				    : kern_attn_scratch(b->attn, p->elem)));
 	b->comm_scratch = NO_BUF;
-	if (b->in->grid->world == 1)
+	if (b->in->grid->world == 1 || b->device)
 		return;
 	scratch = (rows > slice->elements ? rows : slice->elements) *
 		  (int64_t)p->elem;
@@ -361,14 +385,18 @@ static int check_length(const struct prog_input *in, int64_t m, struct err *e)
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	       struct err *e)
 {
-	struct build b = {.out = out, .in = in, .a = a};
+	struct build b = {
+		.out = out,
+		.in = in,
+		.a = a,
+		.device = in->config->spec.device == DEVICE_CUDA,
+	};
 	int64_t m = run_microbatches(&in->config->run, in->grid->dp);
 
 	if (check_served(in->config, e) || set_sends(&b, e) ||
 	    check_length(in, m, e))
 		return -1;
-	memset(out, 0, sizeof(*out));
-	out->elem = spec_param_bytes(&in->config->spec);
+	prog_state(out, in->slice, &in->config->spec);
 	out->train.microbatches = out->eval.microbatches = (int)m;
 	set_dims(&b);
 	out->tokens = b.N;

@@ -16,10 +16,10 @@
 enum family {
 	FAMILY_PARAM,
 	FAMILY_GRAD,
-	FAMILY_OPTIM, /* m, then v */
+	FAMILY_OPTIM, /* master weights where they differ, then m, then v */
 	FAMILY_ACT,
 	FAMILY_COMM,
-	FAMILY_HOST, /* ids, labels, scalars */
+	FAMILY_HOST, /* what the host writes and reads: scalars, ids, labels */
 	FAMILIES
 };
 
@@ -42,9 +42,8 @@ enum op_queue { QUEUE_COMPUTE, QUEUE_COMM, QUEUE_COPY };
 
 /*
  * Compute ops are kern.h's: REF holds its pointers and N its integers in the
- * order of its arguments.  OP_CLIP turns the reduced metrics into the
- * gradient scale.  OP_COMM starts a collective or message from ref[0] to
- * ref[1], with ref[2] as scratch; OP_WAIT waits for op WAIT.
+ * order of its arguments.  OP_COMM starts a collective or message from ref[0]
+ * to ref[1], with ref[2] as scratch; OP_WAIT waits for op WAIT.
  */
 enum op_code {
 	OP_EMBED_FWD,
@@ -73,7 +72,6 @@ enum op_code {
 	OP_ADAMW,
 	OP_ZERO,
 	OP_COPY,
-	OP_ADD,
 	OP_COMM,
 	OP_WAIT,
 	OP_CODES
@@ -82,13 +80,21 @@ enum op_code {
 /* Groups of ranks that ops communicate over. */
 enum prog_group {
 	GROUP_TP,
-	GROUP_KV,    /* the tp ranks that hold copies of the same k and v */
-	GROUP_DP_CP, /* the ranks that share the flat buffers */
+	GROUP_KV, /* the tp ranks that hold copies of the same k and v */
+	GROUP_CP,
+	GROUP_DP_CP, /* the ranks that share the dense flat buffers */
+	GROUP_EP,    /* the ranks that deal out the experts of a layer */
+	GROUP_ETP,   /* and that cut one of them */
+	GROUP_EDP,   /* the ranks that share the experts' flat buffers */
 	GROUP_PP,
-	GROUP_EMBED, /* the stages with a copy of the tied embedding */
+	GROUP_EMBED,  /* the pipeline ranks with a copy of the embedding */
+	GROUP_LOOKUP, /* those of them that look tokens up */
 	GROUP_WORLD,
 	PROG_GROUPS
 };
+
+/* What a collective's elements are: kern.h's two types, or doubles. */
+enum prog_type { TYPE_ELEM, TYPE_SUM, TYPE_F64 };
 
 enum prog_comm {
 	PROG_SUM,
@@ -102,14 +108,13 @@ enum prog_comm {
 
 struct op {
 	unsigned char code, kind, queue;
-	unsigned char comm, group; /* of OP_COMM */
-	bool host_f64;		   /* OP_COMM of doubles in FAMILY_HOST */
-	bool flag;		   /* OP_ADAMW: decay; OP_ROPE: backward */
-	bool backward;		   /* in the backward slot of (mb, chunk) */
-	int mb, chunk;		   /* -1: of no micro-batch */
-	int64_t layer;		   /* or -1 */
+	unsigned char comm, group, type; /* of OP_COMM */
+	bool flag;     /* OP_ADAMW: decay; OP_ROPE: backward */
+	bool backward; /* in the backward slot of (mb, chunk) */
+	int mb, chunk; /* -1: of no micro-batch */
+	int64_t layer; /* or -1 */
 	struct ref ref[9];
-	int64_t n[5];
+	int64_t n[5];	       /* of OP_COMM: elements */
 	int peer, tag;	       /* of a message: place in GROUP_PP */
 	int wait;	       /* OP_WAIT: index of the OP_COMM */
 	struct kern_drop drop; /* its key is filled in by who runs it */
@@ -119,25 +124,6 @@ struct op {
 	int64_t bytes; /* of OP_COMM: what this rank sends, of its scratch
 			  and copies nothing */
 };
-
-/* Scalars at the start of FAMILY_HOST. */
-struct prog_scalars {
-	uint64_t key[2]; /* seed, step */
-	struct kern_adam adam;
-	double clip;	   /* 0: none */
-	double metrics[4]; /* METRIC_* */
-	double per_token;  /* 1: normalise by all scored tokens */
-	double tokens;	   /* scored by this rank in this step */
-	double stop;	   /* > 0: this rank was asked to stop */
-	double grad_norm;  /* result of OP_CLIP */
-};
-
-/*
- * metrics[], summed over the world within the step.  OP_METRICS writes all
- * but the first: LOSS = the sum of loss[mb] * coef[mb], on one rank of each
- * tp group of the loss's stage, like TOKENS; STOP from stop.
- */
-enum { METRIC_SUMSQ, METRIC_LOSS, METRIC_TOKENS, METRIC_STOP, METRICS };
 
 /* Operations under way at a time, at most. */
 enum { PROG_IN_FLIGHT = 64 };
@@ -151,15 +137,17 @@ struct prog_list {
 struct prog {
 	struct prog_list train, eval;
 	int64_t bytes[FAMILIES];
-	size_t elem;	/* bytes of an element */
+	size_t elem;	/* bytes of an element of kern.h's */
+	size_t sum;	/* and of its sum type */
 	int64_t tokens; /* of a micro-batch: B * T */
 	/* where the host's inputs and results are, in FAMILY_HOST */
 	struct ref ids, labels; /* int32 (microbatches, B, T) */
 	struct ref loss, coef;	/* double (microbatches) */
 	struct ref rope;	/* in FAMILY_ACT: the table, or none */
 	int64_t rope_half;	/* R of kern.h */
-	int64_t m, v;		/* offsets in FAMILY_OPTIM */
-	int64_t optim_elements; /* of m, and of v */
+	int64_t master; /* offset in FAMILY_OPTIM, -1: parameters are precise */
+	int64_t m, v;
+	int64_t optim_elements; /* of each of them */
 };
 
 /* Everything that a rank's program follows from. */
@@ -177,6 +165,19 @@ struct prog_input {
  */
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	       struct err *e);
+
+/*
+ * Only what follows from the slice alone: OUT's elem, sum, master, m, v,
+ * optim_elements, and the bytes of parameters, gradients and optimizer.
+ */
+void prog_state(struct prog *out, const struct slice *s,
+		const struct spec *spec);
+
+/*
+ * Bytes of memory that a compute op reads and writes if it touches each of its
+ * arrays once (what it accumulates into twice): the floor of its time.
+ */
+int64_t prog_op_bytes(const struct prog *p, const struct op *op);
 
 /* "layer 3 attn out forward", for messages and profiles. */
 const char *op_text(const struct op *op, char *buf, size_t size);

@@ -55,6 +55,11 @@ struct buf buf_new(struct build *b, int family, int64_t elements)
 	return buf_bytes(b, family, elements * (int64_t)b->out->elem);
 }
 
+struct buf buf_sums(struct build *b, int family, int64_t elements)
+{
+	return buf_bytes(b, family, elements * (int64_t)b->out->sum);
+}
+
 void buf_free(struct build *b, struct buf *buf)
 {
 	struct pool *p;
@@ -99,8 +104,19 @@ struct ref buf_ref(const struct buf *buf)
 struct ref buf_part(const struct build *b, const struct buf *buf,
 		    int64_t elements)
 {
-	return (struct ref){buf->at + elements * (int64_t)b->out->elem,
-			    buf->family};
+	return buf_at(buf, elements * (int64_t)b->out->elem);
+}
+
+struct ref buf_at(const struct buf *buf, int64_t bytes)
+{
+	return (struct ref){buf->at + bytes, buf->family};
+}
+
+struct ref flat_ref(const struct build *b, int family, int64_t element)
+{
+	size_t size = family == FAMILY_GRAD ? b->out->sum : b->out->elem;
+
+	return (struct ref){element * (int64_t)size, family};
 }
 
 struct ref param_ref(const struct build *b, int family, enum part part,
@@ -110,7 +126,7 @@ struct ref param_ref(const struct build *b, int family, enum part part,
 
 	if (!p)
 		return NO_REF;
-	return (struct ref){p->at * (int64_t)b->out->elem, family};
+	return flat_ref(b, family, p->at);
 }
 
 struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
@@ -146,17 +162,35 @@ static int group_size(const struct build *b, int group)
 	switch (group) {
 	case GROUP_TP: return g->tp;
 	case GROUP_KV: return b->in->slice->kv_copies;
+	case GROUP_CP: return g->cp;
 	case GROUP_DP_CP: return g->dp * g->cp;
+	case GROUP_EP: return g->ep;
+	case GROUP_ETP: return g->etp;
+	case GROUP_EDP: return g->edp;
 	case GROUP_PP: return g->pp;
-	case GROUP_EMBED: return 2;
+	case GROUP_EMBED:
+	case GROUP_LOOKUP:
+		return stages_embeddings(
+			b->in->stages,
+			group == GROUP_EMBED &&
+				b->in->config->shape
+					.share_embeddings_and_output_weights);
 	default: return g->world;
 	}
 }
 
-/* What one rank sends of N elements, by the usual ring. */
-static int64_t comm_bytes(const struct build *b, int comm, int group, int64_t n)
+static int64_t type_size(const struct build *b, int type)
 {
-	int64_t bytes = n * (int64_t)b->out->elem, size = group_size(b, group);
+	return type == TYPE_F64	  ? (int64_t)sizeof(double)
+	       : type == TYPE_SUM ? (int64_t)b->out->sum
+				  : (int64_t)b->out->elem;
+}
+
+/* What one rank sends of so many BYTES, by the usual ring. */
+static int64_t comm_bytes(const struct build *b, int comm, int group,
+			  int64_t bytes)
+{
+	int64_t size = group_size(b, group);
 
 	switch (comm) {
 	case PROG_SEND: return bytes;
@@ -167,7 +201,7 @@ static int64_t comm_bytes(const struct build *b, int comm, int group, int64_t n)
 	}
 }
 
-int emit_comm(struct build *b, int comm, int group, struct ref send,
+int emit_comm(struct build *b, int comm, int group, int type, struct ref send,
 	      struct ref recv, int64_t n)
 {
 	struct op *op = emit(b, OP_COMM, KIND_COMM,
@@ -177,7 +211,8 @@ int emit_comm(struct build *b, int comm, int group, struct ref send,
 	op->queue = QUEUE_COMM;
 	op->comm = (unsigned char)comm;
 	op->group = (unsigned char)group;
-	op->bytes = comm_bytes(b, comm, group, n);
+	op->type = (unsigned char)type;
+	op->bytes = comm_bytes(b, comm, group, n * type_size(b, type));
 	return b->list->count - 1;
 }
 
@@ -186,10 +221,10 @@ void emit_wait(struct build *b, int op)
 	emit(b, OP_WAIT, KIND_COMM, NULL, 0, NULL, 0)->wait = op;
 }
 
-void emit_collective(struct build *b, int comm, int group, struct ref send,
-		     struct ref recv, int64_t n)
+void emit_collective(struct build *b, int comm, int group, int type,
+		     struct ref send, struct ref recv, int64_t n)
 {
-	emit_wait(b, emit_comm(b, comm, group, send, recv, n));
+	emit_wait(b, emit_comm(b, comm, group, type, send, recv, n));
 }
 
 const char *op_code_name(int code)
@@ -221,7 +256,6 @@ const char *op_code_name(int code)
 		"adamw",
 		"zero",
 		"copy",
-		"add",
 		"communication",
 		"wait",
 	};
@@ -232,7 +266,8 @@ const char *op_code_name(int code)
 const char *prog_group_name(int group)
 {
 	static const char *const names[PROG_GROUPS] = {
-		"tp", "kv", "dp_cp", "pp", "embedding", "world"};
+		"tp",  "kv", "cp",	  "dp_cp",  "ep",   "etp",
+		"edp", "pp", "embedding", "lookup", "world"};
 
 	return names[group];
 }

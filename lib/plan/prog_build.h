@@ -63,6 +63,7 @@ struct build {
 	struct pool pool[2]; /* FAMILY_ACT, FAMILY_COMM */
 	bool too_large;	     /* a pool: the program is no good */
 	bool train;
+	bool device; /* for a GPU */
 	const struct stage *stage;
 	int mb, chunk;
 	bool backward; /* the slot */
@@ -93,25 +94,29 @@ struct build {
 
 /* prog_buf.c */
 struct buf buf_new(struct build *b, int family, int64_t elements);
+struct buf buf_sums(struct build *b, int family, int64_t elements);
 struct buf buf_bytes(struct build *b, int family, int64_t bytes);
 /* Also for NO_BUF; the handle becomes NO_BUF. */
 void buf_free(struct build *b, struct buf *buf);
 struct ref buf_ref(const struct buf *buf);
-/* The part of BUF that starts ELEMENTS in. */
+/* The part of BUF that starts ELEMENTS in; buf_at: so many bytes in. */
 struct ref buf_part(const struct build *b, const struct buf *buf,
 		    int64_t elements);
+struct ref buf_at(const struct buf *buf, int64_t bytes);
+/* Element ELEMENT of the flat buffers, in PARAM or GRAD. */
+struct ref flat_ref(const struct build *b, int family, int64_t element);
 /* A param's array of this chunk in PARAM or GRAD; NO_REF if not held. */
 struct ref param_ref(const struct build *b, int family, enum part part,
 		     int64_t layer);
 struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
 		int ref_count, const int64_t *dims, int dim_count);
 /* Start a collective of N elements over GROUP; returns the op's index. */
-int emit_comm(struct build *b, int comm, int group, struct ref send,
+int emit_comm(struct build *b, int comm, int group, int type, struct ref send,
 	      struct ref recv, int64_t n);
 void emit_wait(struct build *b, int op);
 /* Start and wait. */
-void emit_collective(struct build *b, int comm, int group, struct ref send,
-		     struct ref recv, int64_t n);
+void emit_collective(struct build *b, int comm, int group, int type,
+		     struct ref send, struct ref recv, int64_t n);
 
 /* prog_linear.c: products with their tensor-parallel communication */
 void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,

@@ -3,8 +3,10 @@
 #include "lib/plan/place.h"
 #include "lib/plan/prog_build.h"
 
-/* Logits exist for so many bytes of rows at a time. */
-#define HEAD_BYTES ((int64_t)32 << 20)
+/* Logits exist for so many bytes of rows at a time: a CPU's caches, or what
+ * keeps a GPU busy. */
+#define HEAD_BYTES	  ((int64_t)32 << 20)
+#define HEAD_BYTES_DEVICE ((int64_t)1 << 30)
 
 static struct ref host_row(const struct build *b, struct ref base, int64_t row)
 {
@@ -100,11 +102,13 @@ static void emit_loss(struct build *b, const struct head_rows *h)
 	emit(b, OP_CE_MAX, KIND_FORWARD, REFS(max, logits),
 	     DIMS(h->rows, V, valid));
 	if (b->tp > 1)
-		emit_collective(b, PROG_MAX, GROUP_TP, max, max, h->rows);
+		emit_collective(b, PROG_MAX, GROUP_TP, TYPE_SUM, max, max,
+				h->rows);
 	emit(b, OP_CE_SUMS, KIND_FORWARD, REFS(sums, logits, max, labels),
 	     DIMS(h->rows, V, valid, first));
 	if (b->tp > 1)
-		emit_collective(b, PROG_SUM, GROUP_TP, sums, sums, 2 * h->rows);
+		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_SUM, sums, sums,
+				2 * h->rows);
 	emit(b, OP_CE_GRAD, KIND_FORWARD,
 	     REFS(host_double(b, b->out->loss), logits, max, sums, labels,
 		  host_double(b, b->out->coef)),
@@ -139,7 +143,8 @@ static void head_rows(struct build *b, const struct head_rows *h)
 static int64_t rows_at_once(const struct build *b)
 {
 	int64_t row = vocab_rows(b) * (int64_t)b->out->elem;
-	int64_t rows = HEAD_BYTES / row, pieces;
+	int64_t most = b->device ? HEAD_BYTES_DEVICE : HEAD_BYTES;
+	int64_t rows = most / row, pieces;
 
 	if (rows < 64)
 		rows = 64;
@@ -163,8 +168,8 @@ void head_forward(struct build *b, struct stream *s, struct chunk_saved *v)
 	if (b->train)
 		h.dy = buf_new(b, FAMILY_ACT, b->N * b->C);
 	h.logits = buf_new(b, FAMILY_ACT, most * V);
-	h.max = buf_new(b, FAMILY_ACT, most);
-	h.sums = buf_new(b, FAMILY_ACT, 2 * most);
+	h.max = buf_sums(b, FAMILY_ACT, most);
+	h.sums = buf_sums(b, FAMILY_ACT, 2 * most);
 	for (h.first = 0; h.first < b->N; h.first += h.rows) {
 		h.rows = b->N - h.first < most ? b->N - h.first : most;
 		head_rows(b, &h);

@@ -34,7 +34,7 @@ struct buf stream_norm(struct build *b, struct stream *s, enum part w,
 	struct buf sum = NO_BUF;
 	struct op *op;
 
-	*stat = buf_new(b, FAMILY_ACT, 2 * b->rows);
+	*stat = buf_sums(b, FAMILY_ACT, 2 * b->rows);
 	if (s->branch.family >= 0)
 		sum = buf_new(b, FAMILY_ACT, b->rows * b->C);
 	op = emit(b, OP_NORM_FWD, KIND_FORWARD,
@@ -112,7 +112,7 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 	struct op *op;
 
 	v->o = buf_new(b, FAMILY_ACT, b->N * b->H * b->D);
-	v->lse = buf_new(b, FAMILY_ACT, b->N * b->H);
+	v->lse = buf_sums(b, FAMILY_ACT, b->N * b->H);
 	op = emit(b, OP_ATTN_FWD, KIND_FORWARD,
 		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
 		       buf_ref(&b->attn_scratch)),

@@ -49,7 +49,7 @@ struct buf gather_rows(struct build *b, struct buf x)
 	if (!b->sp)
 		return x;
 	all = buf_new(b, FAMILY_COMM, b->N * b->C);
-	emit_collective(b, PROG_ALL_GATHER, GROUP_TP, buf_ref(&x),
+	emit_collective(b, PROG_ALL_GATHER, GROUP_TP, TYPE_ELEM, buf_ref(&x),
 			buf_ref(&all), b->rows * b->C);
 	return all;
 }
@@ -67,13 +67,13 @@ struct buf reduce_rows(struct build *b, struct buf x)
 	if (b->tp == 1)
 		return x;
 	if (!b->sp) {
-		emit_collective(b, PROG_SUM, GROUP_TP, buf_ref(&x), buf_ref(&x),
-				b->N * b->C);
+		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_ELEM, buf_ref(&x),
+				buf_ref(&x), b->N * b->C);
 		return x;
 	}
 	mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	emit_collective(b, PROG_REDUCE_SCATTER, GROUP_TP, buf_ref(&x),
-			buf_ref(&mine), b->rows * b->C);
+	emit_collective(b, PROG_REDUCE_SCATTER, GROUP_TP, TYPE_ELEM,
+			buf_ref(&x), buf_ref(&mine), b->rows * b->C);
 	buf_free(b, &x);
 	return mine;
 }

@@ -4,10 +4,8 @@
 
 #include "lib/plan/prog_build.h"
 
-static struct ref flat(const struct build *b, int family, int64_t element)
-{
-	return (struct ref){element * (int64_t)b->out->elem, family};
-}
+/* Where kern_scalars are. */
+#define SCALARS ((struct ref){0, FAMILY_HOST})
 
 /* Which rows of P are summed over GROUP; returns their number. */
 static int64_t summed_rows(const struct param *p, int group, int64_t *first)
@@ -26,7 +24,7 @@ static int64_t summed_rows(const struct param *p, int group, int64_t *first)
 static void sum_copies(struct build *b, int group)
 {
 	const struct slice *s = b->in->slice;
-	int64_t total = 0, first, n;
+	int64_t total = 0, first, n, sum = (int64_t)b->out->sum;
 	struct buf packed;
 
 	for (int i = 0; i < s->params; i++)
@@ -34,16 +32,17 @@ static void sum_copies(struct build *b, int group)
 			 s->param[i].cols;
 	if (!total)
 		return;
-	packed = buf_new(b, FAMILY_COMM, total);
+	packed = buf_sums(b, FAMILY_COMM, total);
 	for (int back = 0; back < 2; back++) {
 		int64_t at = 0;
 
 		for (int i = 0; i < s->params; i++) {
 			const struct param *p = &s->param[i];
-			struct ref grad, slot = buf_part(b, &packed, at);
+			struct ref grad, slot = buf_at(&packed, at);
 
-			n = summed_rows(p, group, &first) * p->cols;
-			grad = flat(b, FAMILY_GRAD, p->at + first * p->cols);
+			n = summed_rows(p, group, &first) * p->cols * sum;
+			grad = flat_ref(b, FAMILY_GRAD,
+					p->at + first * p->cols);
 			if (n)
 				emit(b, OP_COPY, KIND_COMM,
 				     REFS(back ? grad : slot,
@@ -52,46 +51,52 @@ static void sum_copies(struct build *b, int group)
 			at += n;
 		}
 		if (!back)
-			emit_collective(b, PROG_SUM, group, buf_ref(&packed),
-					buf_ref(&packed), total);
+			emit_collective(b, PROG_SUM, group, TYPE_SUM,
+					buf_ref(&packed), buf_ref(&packed),
+					total);
 	}
 	buf_free(b, &packed);
 }
 
-static void sum_embedding(struct build *b)
+static void sum_embeddings(struct build *b)
 {
 	const struct slice *s = b->in->slice;
 
 	for (int i = 0; i < s->params; i++) {
 		const struct param *p = &s->param[i];
-		struct ref grad = flat(b, FAMILY_GRAD, p->at);
+		struct ref grad = flat_ref(b, FAMILY_GRAD, p->at);
 
-		if (p->sum_embedding)
-			emit_collective(b, PROG_SUM, GROUP_EMBED, grad, grad,
-					p->rows * p->cols);
+		if (p->sum_embedding || p->sum_positions)
+			emit_collective(
+				b, PROG_SUM,
+				p->sum_positions ? GROUP_LOOKUP : GROUP_EMBED,
+				TYPE_SUM, grad, grad, p->rows * p->cols);
 	}
 }
 
 /* Gradients to their owners; parameters back to everyone. */
-static void over_buckets(struct build *b, int comm, int family)
+static void over_buckets(struct build *b, enum weight_class cls, int comm,
+			 int family)
 {
-	const struct slice *s = b->in->slice;
+	const struct flat *f = &b->in->slice->flat[cls];
+	int group = cls == CLASS_EXPERT ? GROUP_EDP : GROUP_DP_CP;
+	int type = family == FAMILY_GRAD ? TYPE_SUM : TYPE_ELEM;
 	int64_t first, end;
 
-	for (int i = 0; i < s->buckets.count && s->dp > 1; i++) {
-		const struct bucket *k = &s->buckets.list[i];
-		struct ref all = flat(b, family, k->first), own;
+	for (int i = 0; i < f->buckets.count && f->dp > 1; i++) {
+		const struct bucket *k = &f->buckets.list[i];
+		struct ref all = flat_ref(b, family, k->first), own;
 
-		bucket_shard(&s->buckets, i, s->d, s->dp, &first, &end);
-		own = flat(b, family, first);
+		bucket_shard(&f->buckets, i, f->d, f->dp, &first, &end);
+		own = flat_ref(b, family, first);
 		if (comm == PROG_SUM)
-			emit_collective(b, comm, GROUP_DP_CP, all, all,
+			emit_collective(b, comm, group, type, all, all,
 					k->end - k->first);
 		else if (comm == PROG_REDUCE_SCATTER)
-			emit_collective(b, comm, GROUP_DP_CP, all, own,
+			emit_collective(b, comm, group, type, all, own,
 					end - first);
 		else
-			emit_collective(b, comm, GROUP_DP_CP, own, all,
+			emit_collective(b, comm, group, type, own, all,
 					end - first);
 	}
 }
@@ -103,19 +108,20 @@ static void over_buckets(struct build *b, int comm, int family)
 static void emit_sumsq(struct build *b)
 {
 	const struct slice *s = b->in->slice;
-	struct ref acc = {offsetof(struct prog_scalars, metrics), FAMILY_HOST};
+	struct ref acc = {offsetof(struct kern_scalars, metrics), FAMILY_HOST};
+	int64_t(*shard)[2], lo, hi;
+	int shards = slice_shards(s, &shard, b->a);
 
 	for (int i = 0; i < s->pieces; i++) {
 		const struct piece *p = &s->piece[i];
-		int64_t end = p->at + box_elements(&p->box), lo, hi;
+		int64_t end = p->at + box_elements(&p->box);
 
-		for (int k = 0; k < s->buckets.count && !p->replica; k++) {
-			bucket_shard(&s->buckets, k, s->d, s->dp, &lo, &hi);
-			lo = lo < p->at ? p->at : lo;
-			hi = hi > end ? end : hi;
+		for (int k = 0; k < shards && !p->replica; k++) {
+			lo = shard[k][0] < p->at ? p->at : shard[k][0];
+			hi = shard[k][1] > end ? end : shard[k][1];
 			if (lo < hi)
 				emit(b, OP_SUMSQ, KIND_OPTIM,
-				     REFS(acc, flat(b, FAMILY_GRAD, lo)),
+				     REFS(acc, flat_ref(b, FAMILY_GRAD, lo)),
 				     DIMS(hi - lo));
 		}
 	}
@@ -125,45 +131,52 @@ void step_metrics(struct build *b)
 {
 	const struct slice *s = b->in->slice;
 	const struct grid *g = b->in->grid;
-	struct ref metrics = {offsetof(struct prog_scalars, metrics),
+	struct ref metrics = {offsetof(struct kern_scalars, metrics),
 			      FAMILY_HOST};
 	bool counts = s->at.tp == 0 && s->at.pp == g->pp - 1;
-	struct op *op;
 
-	emit(b, OP_METRICS, KIND_OPTIM, REFS(b->out->loss, b->out->coef),
+	emit(b, OP_METRICS, KIND_OPTIM,
+	     REFS(SCALARS, b->out->loss, b->out->coef),
 	     DIMS(b->list->microbatches, counts));
-	if (g->world == 1)
-		return;
-	op = &b->list->op[emit_comm(b, PROG_SUM, GROUP_WORLD, metrics, metrics,
-				    METRICS)];
-	op->host_f64 = true;
-	op->bytes = 2 * METRICS * 8 * (g->world - 1) / g->world;
-	emit_wait(b, b->list->count - 1);
+	if (g->world > 1)
+		emit_collective(b, PROG_SUM, GROUP_WORLD, TYPE_F64, metrics,
+				metrics, METRICS);
 }
 
-/* Update elements LO .. HI of P; OWN is where LO lies in the moments. */
+/* Element OWN of a part of the optimizer's state that begins at byte AT. */
+static struct ref state_ref(const struct build *b, int64_t at, int64_t own)
+{
+	return at < 0 ? NO_REF
+		      : (struct ref){at + own * (int64_t)b->out->sum,
+				     FAMILY_OPTIM};
+}
+
+/* Update elements LO .. HI of P; OWN is where LO lies in the state. */
 static void emit_update(struct build *b, const struct param *p, int64_t lo,
 			int64_t hi, int64_t own)
 {
-	struct ref m = {b->out->m + own * (int64_t)b->out->elem, FAMILY_OPTIM};
-	struct ref v = {b->out->v + own * (int64_t)b->out->elem, FAMILY_OPTIM};
+	const struct prog *x = b->out;
 
 	emit(b, OP_ADAMW, KIND_OPTIM,
-	     REFS(flat(b, FAMILY_PARAM, lo), m, v, flat(b, FAMILY_GRAD, lo)),
+	     REFS(flat_ref(b, FAMILY_PARAM, lo), state_ref(b, x->master, own),
+		  state_ref(b, x->m, own), state_ref(b, x->v, own),
+		  flat_ref(b, FAMILY_GRAD, lo)),
 	     DIMS(hi - lo))
 		->flag = p->decay;
 }
 
-static void emit_updates(struct build *b)
+/* What this rank updates of one class; its moments lie from OWN on. */
+static int64_t emit_updates(struct build *b, enum weight_class cls, int64_t own)
 {
 	const struct slice *s = b->in->slice;
-	int64_t lo, hi, own = 0;
+	const struct flat *f = &s->flat[cls];
+	int64_t lo, hi;
 
-	for (int k = 0; k < s->buckets.count; k++) {
-		lo = s->buckets.list[k].first;
-		hi = s->buckets.list[k].end;
-		if (s->zero)
-			bucket_shard(&s->buckets, k, s->d, s->dp, &lo, &hi);
+	for (int k = 0; k < f->buckets.count; k++) {
+		lo = f->buckets.list[k].first;
+		hi = f->buckets.list[k].end;
+		if (slice_shards_optim(s))
+			bucket_shard(&f->buckets, k, f->d, f->dp, &lo, &hi);
 		for (int i = s->params - 1; i >= 0; i--) {
 			const struct param *p = &s->param[i];
 			int64_t from = p->at > lo ? p->at : lo;
@@ -175,21 +188,29 @@ static void emit_updates(struct build *b)
 		}
 		own += hi - lo;
 	}
+	return own;
 }
 
 void step_finish(struct build *b)
 {
+	bool zero = slice_shards_optim(b->in->slice);
+	int64_t own = 0;
+
 	b->mb = b->chunk = -1;
 	b->layer = -1;
 	sum_copies(b, GROUP_TP);
 	sum_copies(b, GROUP_KV);
-	sum_embedding(b);
-	over_buckets(b, b->in->slice->zero ? PROG_REDUCE_SCATTER : PROG_SUM,
-		     FAMILY_GRAD);
+	sum_embeddings(b);
+	for (int cls = 0; cls < CLASSES; cls++)
+		over_buckets(b, (enum weight_class)cls,
+			     zero ? PROG_REDUCE_SCATTER : PROG_SUM,
+			     FAMILY_GRAD);
 	emit_sumsq(b);
 	step_metrics(b);
-	emit(b, OP_CLIP, KIND_OPTIM, NULL, 0, NULL, 0);
-	emit_updates(b);
-	if (b->in->slice->zero)
-		over_buckets(b, PROG_ALL_GATHER, FAMILY_PARAM);
+	emit(b, OP_CLIP, KIND_OPTIM, REFS(SCALARS), NULL, 0);
+	for (int cls = 0; cls < CLASSES; cls++)
+		own = emit_updates(b, (enum weight_class)cls, own);
+	for (int cls = 0; cls < CLASSES && zero; cls++)
+		over_buckets(b, (enum weight_class)cls, PROG_ALL_GATHER,
+			     FAMILY_PARAM);
 }

@@ -60,6 +60,12 @@ bool shape_is_complete(const struct shape *s);
 /* Whether decoder LAYER (global, from 0) is a mixture of experts. */
 bool shape_is_moe(const struct shape *s, int64_t layer);
 
+/*
+ * Layers with weights of their own: the decoder's, then those of multi-token
+ * prediction, which come one a depth, or one for all if they repeat it.
+ */
+int64_t shape_layers(const struct shape *s);
+
 /* Rows of the fused qkv projection: (heads + 2 groups) * head width. */
 int64_t shape_qkv_rows(const struct shape *s);
 

@@ -17,6 +17,13 @@ bool shape_is_moe(const struct shape *s, int64_t layer)
 	return freq->item[0] && layer % freq->item[0] == 0;
 }
 
+int64_t shape_layers(const struct shape *s)
+{
+	if (s->mtp_use_repeated_layer && s->mtp_num_layers)
+		return s->num_layers + 1;
+	return s->num_layers + s->mtp_num_layers;
+}
+
 int64_t shape_qkv_rows(const struct shape *s)
 {
 	return (s->num_attention_heads + 2 * s->num_query_groups) *
@@ -99,9 +106,7 @@ static wide layer_count(const struct shape *s, bool moe)
 static wide mtp_count(const struct shape *s)
 {
 	int64_t h = s->hidden_size;
-	int64_t layers = s->mtp_use_repeated_layer && s->mtp_num_layers
-				 ? 1
-				 : s->mtp_num_layers;
+	int64_t layers = shape_layers(s) - s->num_layers;
 
 	return layers * (3 * norm_count(s, h) + linear_count(h, 2 * h, false) +
 			 layer_count(s, shape_is_moe(s, s->num_layers - 1)));
@@ -172,11 +177,8 @@ void shape_hash(const struct shape *s, char hex[33])
 	struct err e;
 	const char *text;
 
-	/* No memory at all: no hash; whoever asked could not go on either. */
-	if (arena_open(&a, &e)) {
-		hex[0] = 0;
-		return;
-	}
+	if (arena_open(&a, &e))
+		arena_exhausted();
 	text = shape_text(s, &a);
 	XXH128_canonicalFromHash(&out, XXH3_128bits(text, strlen(text)));
 	for (int i = 0; i < 16; i++)

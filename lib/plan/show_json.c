@@ -58,7 +58,7 @@ static void put_rank(FILE *f, const struct sum *x, int rank)
 	put_int(f, "parameters", x->counted, r->parameters);
 	fputs(",\"bytes\":{", f);
 	for (int k = 0; k < FAMILIES; k++) {
-		put_int(f, family_name(k), x->planned, r->bytes[k]);
+		put_int(f, family_name(k), sum_knows(x, k), r->bytes[k]);
 		fputc(',', f);
 	}
 	put_int(f, "total", x->planned, sum_bytes(r));

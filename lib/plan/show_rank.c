@@ -52,6 +52,8 @@ static void put_piece(FILE *f, const struct plan *p, const struct piece *x)
 /* One line a piece; the array's own numbers stand before its first. */
 static void put_arrays(FILE *f, const struct plan *p)
 {
+	int buckets = 0;
+
 	fprintf(f, "\narrays\n  %3s %14s %9s %9s  %s\n", "vp", "at", "rows",
 		"columns", "made of");
 	for (int i = 0; i < p->slice.params; i++) {
@@ -73,18 +75,21 @@ static void put_arrays(FILE *f, const struct plan *p)
 			fprintf(f, "%*s  %" PRId64 " rows of padding\n",
 				x->pieces ? 40 : 0, "", x->rows - filled);
 	}
+	for (int cls = 0; cls < CLASSES; cls++)
+		buckets += p->slice.flat[cls].buckets.count;
 	fprintf(f, "  %s elements in all, with the padding of %d bucket%s\n",
-		word_count(p->slice.elements).s, p->slice.buckets.count,
-		p->slice.buckets.count == 1 ? "" : "s");
+		word_count(p->slice.elements).s, buckets,
+		buckets == 1 ? "" : "s");
 }
 
-static void put_families(FILE *f, const struct sum_rank *r)
+static void put_families(FILE *f, const struct sum *s, const struct sum_rank *r)
 {
 	fputs("\nplanned bytes\n", f);
 	for (int k = 0; k < FAMILIES; k++)
 		fprintf(f, "  %-14s %20s\n", family_name(k),
-			word_count(r->bytes[k]).s);
-	fprintf(f, "  %-14s %20s\n", "total", word_count(sum_bytes(r)).s);
+			sum_knows(s, k) ? word_count(r->bytes[k]).s : "-");
+	fprintf(f, "  %-14s %20s\n", "total",
+		s->planned ? word_count(sum_bytes(r)).s : "-");
 }
 
 static void put_ops(FILE *f, const struct sum_rank *r)
@@ -134,7 +139,13 @@ void show_rank(FILE *f, const struct show *s, const struct plan *p)
 	put_peers(f, s, p->rank);
 	put_own_stages(f, s, c.pp);
 	put_arrays(f, p);
-	put_families(f, &r);
+	put_families(f, s->sum, &r);
+	if (!s->sum->planned) {
+		fputs("\nno program: train-worker does not serve this config "
+		      "yet\n",
+		      f);
+		return;
+	}
 	put_ops(f, &r);
 	if (p->grid.world > 1)
 		put_comms(f, &r);

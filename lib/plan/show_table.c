@@ -107,7 +107,7 @@ static void put_bytes(FILE *f, const struct sum *x, int pp)
 	fprintf(f, " %15s", x->counted ? word_count(r->parameters).s : "-");
 	for (int k = 0; k < FAMILIES; k++)
 		fprintf(f, " %6s",
-			x->planned ? word_bytes(r->bytes[k]).s : "-");
+			sum_knows(x, k) ? word_bytes(r->bytes[k]).s : "-");
 	fprintf(f, " %6s\n", x->planned ? word_bytes(sum_bytes(r)).s : "-");
 }
 
@@ -215,6 +215,15 @@ static struct sum_comm comm_of(const struct sum_rank *r, int group)
 	return all;
 }
 
+/* Whether any rank communicates over GROUP. */
+static bool has_comm(const struct sum *x, int group)
+{
+	for (int pp = 0; pp < x->grid.pp; pp++)
+		if (comm_of(&x->rank[pp], group).ops)
+			return true;
+	return false;
+}
+
 static void put_comm(FILE *f, const struct sum *x)
 {
 	fputs("\ncommunication of a step: operations, and bytes that one rank "
@@ -222,13 +231,16 @@ static void put_comm(FILE *f, const struct sum *x)
 	      f);
 	fprintf(f, "%4s", "pp");
 	for (int k = 0; k < PROG_GROUPS; k++)
-		fprintf(f, " %14s", prog_group_name(k));
+		if (has_comm(x, k))
+			fprintf(f, " %14s", prog_group_name(k));
 	fputc('\n', f);
 	for (int pp = 0; pp < x->grid.pp; pp++) {
 		fprintf(f, "  %4d", pp);
 		for (int k = 0; k < PROG_GROUPS; k++) {
 			struct sum_comm c = comm_of(&x->rank[pp], k);
 
+			if (!has_comm(x, k))
+				continue;
 			if (c.ops)
 				fprintf(f, " %7" PRId64 " %6s", c.ops,
 					word_bytes(c.bytes).s);

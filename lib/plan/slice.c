@@ -2,7 +2,6 @@
 #include "lib/plan/slice.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "lib/plan/place.h"
 #include "lib/plan/shape.h"
@@ -18,6 +17,7 @@ struct builder {
 	const struct shape *s;
 	const struct place *p;
 	const struct grid *g;
+	const struct stages *stages;
 	const struct weights *w;
 	struct arena *a;
 	size_t param_cap, piece_cap;
@@ -111,47 +111,85 @@ static void cut_qkv(struct builder *b, struct param *p, int weight)
 	add_piece(b, p, weight, rows_of(w, group + per * d, 2 * d), r % copies);
 }
 
-static void cut(struct builder *b, struct param *p, int weight)
+/* Who cuts weights of this class, and which of them this rank is. */
+static int parts_of(const struct builder *b, enum weight_class cls, int *me)
+{
+	*me = cls == CLASS_EXPERT ? b->out->at.etp : b->out->at.tp;
+	return cls == CLASS_EXPERT ? b->g->etp : b->g->tp;
+}
+
+/* The experts of a stack that this rank has: those of its place in ep. */
+static int64_t experts_of(const struct builder *b, const struct weight *w,
+			  int64_t *first)
+{
+	int64_t n = w->experts / b->g->ep;
+
+	*first = 0;
+	if (w->cls == CLASS_DENSE)
+		return 1;
+	*first = b->out->at.ep * n;
+	return n;
+}
+
+/* What this rank has of expert EXPERT (0 of a dense weight). */
+static void cut_one(struct builder *b, struct param *p, int weight,
+		    int64_t expert)
 {
 	const struct weight *w = &b->w->list[weight];
-	int64_t tp = b->g->tp, r = b->out->at.tp;
-	int64_t rows = w->dim[0], cols = w->dim[1];
+	int64_t rows = w->dim[0] / w->experts, cols = w->dim[1];
+	int64_t first = expert * rows;
+	int me, parts = parts_of(b, w->cls, &me);
 
 	switch (w->split) {
 	case SPLIT_NONE:
-		add_piece(b, p, weight, rows_of(w, 0, rows), r ? 1 : 0);
+		add_piece(b, p, weight, rows_of(w, first, rows), me ? 1 : 0);
 		break;
 	case SPLIT_ROWS:
-		add_piece(b, p, weight, rows_of(w, rows / tp * r, rows / tp),
-			  0);
+		rows /= parts;
+		add_piece(b, p, weight, rows_of(w, first + rows * me, rows), 0);
 		break;
 	case SPLIT_COLS:
+		cols /= parts;
 		add_piece(b, p, weight,
-			  (struct box){{0, cols / tp * r}, {rows, cols / tp}},
-			  0);
+			  (struct box){{first, cols * me}, {rows, cols}}, 0);
 		break;
 	case SPLIT_VOCAB: cut_vocab(b, p, weight, 0); break;
 	case SPLIT_QKV: cut_qkv(b, p, weight); break;
 	}
+}
+
+/*
+ * The param PART of LAYER from weight FIRST, and in a gated layer (SECOND,
+ * else -1) from the gate and up, one below the other in each expert.
+ */
+static struct param *add_cut(struct builder *b, enum part part, int64_t layer,
+			     int first, int second)
+{
+	const struct weight *w = &b->w->list[first];
+	int64_t cols = w->dim[1], expert, n = experts_of(b, w, &expert);
+	bool tp = w->token_partial && b->p->sequence_parallel;
+	int me, parts = parts_of(b, w->cls, &me);
+	struct param *p;
+
+	p = add_param(b, part, layer,
+		      w->split == SPLIT_COLS ? cols / parts : cols);
+	p->cls = w->cls;
 	p->decay = w->decay;
-	p->sum_tp = w->token_partial && b->p->sequence_parallel && tp > 1;
+	p->sum_tp = (tp || w->head_partial) && parts > 1;
+	for (; n--; expert++) {
+		cut_one(b, p, first, expert);
+		if (second >= 0)
+			cut_one(b, p, second, expert);
+	}
+	return p;
 }
 
 /* The param of PART, made of that weight, if the model has it. */
 static struct param *add_part(struct builder *b, enum part part, int64_t layer)
 {
 	int weight = weights_find(b->w, part, layer);
-	struct param *p;
-	int64_t cols;
 
-	if (weight < 0)
-		return NULL;
-	cols = b->w->list[weight].dim[1];
-	if (b->w->list[weight].split == SPLIT_COLS)
-		cols /= b->g->tp;
-	p = add_param(b, part, layer, cols);
-	cut(b, p, weight);
-	return p;
+	return weight < 0 ? NULL : add_cut(b, part, layer, weight, -1);
 }
 
 /* fc1 of a gated layer: the gate's rows, then up's, in one array. */
@@ -159,31 +197,54 @@ static void add_gated(struct builder *b, enum part part, enum part gate,
 		      enum part up, int64_t layer)
 {
 	int first = weights_find(b->w, gate, layer);
-	struct param *p;
 
-	if (first < 0)
-		return;
-	p = add_param(b, part, layer, b->w->list[first].dim[1]);
-	cut(b, p, first);
-	cut(b, p, weights_find(b->w, up, layer));
+	if (first >= 0)
+		add_cut(b, part, layer, first, weights_find(b->w, up, layer));
+}
+
+/* FC1 and its bias, plain or gated, then FC2 and its bias. */
+static void add_mlp(struct builder *b, enum part fc1, enum part gate,
+		    enum part up, enum part fc2, int64_t layer)
+{
+	add_part(b, fc1, layer);
+	add_part(b, fc1 + 1, layer);
+	add_gated(b, fc1, gate, up, layer);
+	add_gated(b, fc1 + 1, gate + 1, up + 1, layer);
+	add_part(b, fc2, layer);
+	add_part(b, fc2 + 1, layer);
 }
 
 static void add_layer(struct builder *b, int64_t layer)
 {
-	static const enum part parts[] = {
-		PART_ATTN_NORM_W, PART_ATTN_NORM_B, PART_QKV_W,
-		PART_QKV_B,	  PART_PROJ_W,	    PART_PROJ_B,
-		PART_MLP_NORM_W,  PART_MLP_NORM_B,  PART_FC1_W,
-		PART_FC1_B,
-	};
-
 	b->out->layer_first[layer] = b->out->params;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-		add_part(b, parts[i], layer);
-	add_gated(b, PART_FC1_W, PART_GATE_W, PART_UP_W, layer);
-	add_gated(b, PART_FC1_B, PART_GATE_B, PART_UP_B, layer);
-	add_part(b, PART_FC2_W, layer);
-	add_part(b, PART_FC2_B, layer);
+	for (enum part part = PART_ENORM_W; part <= PART_MLP_NORM_B; part++)
+		add_part(b, part, layer);
+	add_mlp(b, PART_FC1_W, PART_GATE_W, PART_UP_W, PART_FC2_W, layer);
+	add_part(b, PART_ROUTER_W, layer);
+	add_mlp(b, PART_EXPERT_FC1_W, PART_EXPERT_GATE_W, PART_EXPERT_UP_W,
+		PART_EXPERT_FC2_W, layer);
+	add_mlp(b, PART_SHARED_FC1_W, PART_SHARED_GATE_W, PART_SHARED_UP_W,
+		PART_SHARED_FC2_W, layer);
+	if (layer < b->s->num_layers)
+		return;
+	add_part(b, PART_FINAL_NORM_W, layer);
+	add_part(b, PART_FINAL_NORM_B, layer);
+}
+
+/* What looks tokens up: on the first stage, or a copy of it. */
+static void add_embedding(struct builder *b, bool copy)
+{
+	bool tied = b->s->share_embeddings_and_output_weights;
+	int first = b->out->pieces;
+	struct param *p;
+
+	p = add_part(b, PART_EMBED_TOK, -1);
+	p->sum_embedding = stages_embeddings(b->stages, tied) > 1;
+	p = add_part(b, PART_EMBED_POS, -1);
+	if (p)
+		p->sum_positions = stages_embeddings(b->stages, false) > 1;
+	for (int i = first; copy && i < b->out->pieces; i++)
+		b->out->piece[i].replica = 1;
 }
 
 /* The head: its own weight, or on another rank a copy of the embedding. */
@@ -206,16 +267,14 @@ static void add_head(struct builder *b, const struct stage *st)
 
 static void add_stage(struct builder *b, const struct stage *st)
 {
-	struct param *p;
+	int64_t mtp = st->mtp_layers ? b->s->num_layers : b->w->layers;
 
-	if (st->embedding) {
-		p = add_part(b, PART_EMBED_TOK, -1);
-		p->sum_embedding = b->s->share_embeddings_and_output_weights &&
-				   !st->output_head;
-		add_part(b, PART_EMBED_POS, -1);
-	}
+	if (st->embedding)
+		add_embedding(b, st != b->stages->stage);
 	for (int64_t n = 0; n < st->num_layers; n++)
 		add_layer(b, st->first_layer + n);
+	for (; mtp < b->w->layers; mtp++)
+		add_layer(b, mtp);
 	if (st->final_norm) {
 		add_part(b, PART_FINAL_NORM_W, -1);
 		add_part(b, PART_FINAL_NORM_B, -1);
@@ -236,24 +295,38 @@ static int64_t bucket_size(const struct place *p, int dp)
 	return least > 40000000 ? least : 40000000;
 }
 
-/* Lay the params out in the flat buffer. */
-static void lay_out(struct builder *b)
+/* The params of one class in its part of the flat buffer. */
+static void lay_out(struct builder *b, enum weight_class cls)
 {
 	struct slice *s = b->out;
-	int64_t *size = arena_alloc(b->a, (size_t)s->params + 1, sizeof(*size));
+	struct flat *flat = &s->flat[cls];
+	size_t room = (size_t)s->params + 1;
+	int64_t *size = arena_alloc(b->a, room, sizeof(*size));
+	bool *alone = arena_alloc(b->a, room, sizeof(*alone));
+	int n = 0;
 
-	for (int i = 0; i < s->params; i++)
-		size[i] = s->param[i].rows * s->param[i].cols;
-	buckets_build(&s->buckets, size, NULL, s->params,
-		      bucket_size(b->p, s->dp), s->dp, b->a);
+	for (int i = 0; i < s->params; i++) {
+		const struct param *p = &s->param[i];
+
+		if (p->cls != cls)
+			continue;
+		size[n] = p->rows * p->cols;
+		alone[n++] = p->sum_embedding && slice_shards_optim(s);
+	}
+	buckets_build(&flat->buckets, s->elements, size, alone, n,
+		      bucket_size(b->p, flat->dp), flat->dp, b->a);
+	n = 0;
 	for (int i = 0; i < s->params; i++) {
 		struct param *p = &s->param[i];
 
-		p->at = s->buckets.offset[i];
+		if (p->cls != cls)
+			continue;
+		p->at = flat->buckets.offset[n++];
 		for (int k = 0; k < p->pieces; k++)
 			s->piece[p->first_piece + k].at += p->at;
 	}
-	s->elements = s->buckets.elements;
+	s->elements += flat->buckets.elements;
+	s->own += flat->buckets.elements / flat->dp;
 }
 
 void slice_build(struct slice *out, const struct shape *s,
@@ -261,23 +334,37 @@ void slice_build(struct slice *out, const struct shape *s,
 		 const struct stages *stages, const struct weights *w,
 		 struct coord at, struct arena *a)
 {
-	struct builder b = {.out = out, .s = s, .p = p, .g = g, .w = w, .a = a};
+	struct builder b = {.out = out,
+			    .s = s,
+			    .p = p,
+			    .g = g,
+			    .stages = stages,
+			    .w = w,
+			    .a = a};
 
-	memset(out, 0, sizeof(*out));
-	out->at = at;
-	out->kv_copies = 1;
+	*out = (struct slice){
+		.at = at,
+		.flat = {[CLASS_DENSE] = {.dp = g->dp * g->cp,
+					  .d = at.dp * g->cp + at.cp},
+			 [CLASS_EXPERT] = {.dp = g->edp, .d = at.edp}},
+		.kv_copies = 1,
+		.sharding = p->data_parallel_sharding_strategy,
+	};
 	if (g->tp > s->num_query_groups)
 		out->kv_copies = (int)(g->tp / s->num_query_groups);
-	out->dp = g->dp * g->cp;
-	out->d = at.dp * g->cp + at.cp;
-	out->zero = p->use_distributed_optimizer;
-	out->layer_first = arena_alloc(a, (size_t)s->num_layers,
-				       sizeof(*out->layer_first));
-	for (int64_t i = 0; i < s->num_layers; i++)
+	out->layer_first =
+		arena_alloc(a, (size_t)w->layers, sizeof(*out->layer_first));
+	for (int64_t i = 0; i < w->layers; i++)
 		out->layer_first[i] = -1;
 	for (b.chunk = 0; b.chunk < stages->vp; b.chunk++)
 		add_stage(&b, &stages->stage[b.chunk * stages->pp + at.pp]);
-	lay_out(&b);
+	for (int cls = 0; cls < CLASSES; cls++)
+		lay_out(&b, (enum weight_class)cls);
+}
+
+bool slice_shards_optim(const struct slice *s)
+{
+	return s->sharding >= SHARD_OPTIM;
 }
 
 const struct param *slice_find(const struct slice *s, enum part part,
@@ -298,14 +385,20 @@ const struct param *slice_find(const struct slice *s, enum part part,
 	return NULL;
 }
 
-int slice_shards(const struct slice *s, int d, int64_t (**interval)[2],
+int slice_shards(const struct slice *s, int64_t (**interval)[2],
 		 struct arena *a)
 {
-	int n = s->buckets.count;
+	int n = 0, room = 0;
 
-	*interval = arena_alloc(a, (size_t)n + 1, sizeof(**interval));
-	for (int i = 0; i < n; i++)
-		bucket_shard(&s->buckets, i, d, s->dp, &(*interval)[i][0],
-			     &(*interval)[i][1]);
+	for (int cls = 0; cls < CLASSES; cls++)
+		room += s->flat[cls].buckets.count;
+	*interval = arena_alloc(a, (size_t)room + 1, sizeof(**interval));
+	for (int cls = 0; cls < CLASSES; cls++) {
+		const struct flat *f = &s->flat[cls];
+
+		for (int i = 0; i < f->buckets.count; i++, n++)
+			bucket_shard(&f->buckets, i, f->d, f->dp,
+				     &(*interval)[n][0], &(*interval)[n][1]);
+	}
 	return n;
 }

@@ -30,9 +30,11 @@ struct piece {
 /* One local array, as the kernels see it: one or more pieces, one below the
  * other, and in the vocabulary's last share rows of padding. */
 struct param {
-	enum part part; /* gate and up share PART_FC1_W / PART_FC1_B */
-	int64_t layer;	/* global decoder layer, or -1 */
-	int chunk;	/* vp */
+	/* gate and up share FC1, expert by expert */
+	enum part part;
+	int64_t layer; /* global number, or -1 */
+	int chunk;     /* vp */
+	enum weight_class cls;
 	int64_t rows, cols;
 	int64_t at; /* elements from the start of the flat buffer */
 	int first_piece, pieces;
@@ -40,23 +42,33 @@ struct param {
 	bool sum_tp;	    /* gradient summed over tp */
 	int64_t kv_row;	    /* rows from here are copies of k and v on */
 	bool sum_kv;	    /* kv_copies consecutive tp ranks: summed */
-	bool sum_embedding; /* one of two copies of the tied embedding */
+	bool sum_embedding; /* one of the copies of the word embedding */
+	bool sum_positions; /* one of the copies of the learned positions */
+};
+
+/* One class's part of the flat buffers, and who shares it. */
+struct flat {
+	struct buckets buckets;
+	int dp; /* ranks that share it: dp * cp, or edp */
+	int d;	/* this rank's place among them */
 };
 
 struct slice {
 	struct coord at;
 	struct param *param;
 	int params;
-	int *layer_first; /* [num_layers]: the first param of each, or -1 */
+	int *layer_first; /* [layers]: the first param of each, or -1 */
 	struct piece *piece;
 	int pieces;
-	struct buckets buckets;
+	struct flat flat[CLASSES]; /* one behind the other */
 	int64_t elements; /* of the flat buffer: padding and copies included */
+	int64_t own;	  /* of them in this rank's shards */
 	int kv_copies;	  /* ranks that hold the same k and v, >= 1 */
-	int dp;		  /* ranks that share the flat buffer: dp * cp */
-	int d;		  /* this rank's place among them */
-	bool zero;	  /* optimizer state only for the own shard */
+	int sharding;	  /* enum place_sharding */
 };
+
+/* Whether a rank keeps optimizer state for its own shards only. */
+bool slice_shards_optim(const struct slice *s);
 
 /*
  * What the rank at coordinates AT owns, over all its virtual stages.  The
@@ -76,7 +88,7 @@ const struct param *slice_find(const struct slice *s, enum part part,
  * its share of each bucket (also without ZeRO-1, where every rank of the
  * group updates everything but counts and saves only its share).
  */
-int slice_shards(const struct slice *s, int d, int64_t (**interval)[2],
+int slice_shards(const struct slice *s, int64_t (**interval)[2],
 		 struct arena *a);
 
 #endif

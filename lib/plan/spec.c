@@ -36,10 +36,22 @@ const struct group spec_group = {
 
 #define SPEC(m) "spec." #m, field_from(&spec_group, s, &s->m)
 
+void spec_finalize(struct spec *s)
+{
+	bool half =
+		s->params_dtype == DTYPE_BF16 || s->params_dtype == DTYPE_FP16;
+
+	if (s->device != DEVICE_AUTO || !half)
+		return;
+	s->device = DEVICE_CUDA;
+	field_derived(&spec_group, s, &s->device,
+		      "params_dtype has 16 bits, which only GPUs have");
+}
+
 void spec_check(const struct spec *s, const struct shape *shape,
 		struct report *r)
 {
-	if (s->attention_backend != BACKEND_AUTO &&
+	if (s->device != DEVICE_CUDA && s->attention_backend != BACKEND_AUTO &&
 	    s->attention_backend != BACKEND_LOCAL)
 		report_add(r, "spec-backend", NOTE, SPEC(attention_backend),
 			   "attention_backend \"%s\": the CPU has one "
@@ -95,4 +107,15 @@ size_t spec_param_bytes(const struct spec *s)
 	static const size_t bytes[] = {4, 8, 2, 2};
 
 	return bytes[s->params_dtype];
+}
+
+size_t spec_sum_bytes(const struct spec *s)
+{
+	return s->params_dtype == DTYPE_FP64 ? sizeof(double) : sizeof(float);
+}
+
+bool spec_uses_cudnn(const struct spec *s)
+{
+	return s->attention_backend == BACKEND_AUTO ||
+	       s->attention_backend == BACKEND_FUSED;
 }

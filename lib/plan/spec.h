@@ -36,6 +36,9 @@ struct spec_row {
 	const char *reason;
 };
 
+/* Fill what was not given, from what was. */
+void spec_finalize(struct spec *s);
+
 void spec_check(const struct spec *s, const struct shape *shape,
 		struct report *r);
 
@@ -43,7 +46,11 @@ void spec_check(const struct spec *s, const struct shape *shape,
 struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 			   int64_t layer);
 
-/* Bytes of a parameter in memory. */
+/* Bytes of a parameter in memory, and of what sums are kept in. */
 size_t spec_param_bytes(const struct spec *s);
+size_t spec_sum_bytes(const struct spec *s);
+
+/* Whether attention on a GPU is cuDNN's where that can do it. */
+bool spec_uses_cudnn(const struct spec *s);
 
 #endif

@@ -165,20 +165,22 @@ static int cut_even(struct cut *c)
 	if (total % c->pp) {
 		report_add(c->r, "place-split", ERROR,
 			   AT(pipeline_model_parallel_size),
-			   "%" PRId64 " layers%s make %" PRId64
-			   " slots, not a multiple of "
+			   "%" PRId64 " layer%s%s make %" PRId64
+			   " slot%s, not a multiple of "
 			   "pipeline_model_parallel_size %" PRId64,
-			   c->layers, what, total, c->pp);
+			   c->layers, plural(c->layers), what, total,
+			   plural(total), c->pp);
 		suggest_split(c);
 		return -1;
 	}
 	if (total / c->pp % c->vp) {
 		report_add(c->r, "place-split-chunks", ERROR,
 			   AT(virtual_pipeline_model_parallel_size),
-			   "%" PRId64 " layers%s / pp %" PRId64 " = %" PRId64
+			   "%" PRId64 " layer%s%s / pp %" PRId64 " = %" PRId64
 			   " a rank, not a multiple of "
 			   "virtual_pipeline_model_parallel_size %" PRId64,
-			   c->layers, what, c->pp, total / c->pp, c->vp);
+			   c->layers, plural(c->layers), what, c->pp,
+			   total / c->pp, c->vp);
 		report_suggest_divisors(c->r,
 					"virtual_pipeline_model_parallel_size",
 					total / c->pp, c->vp);
@@ -223,9 +225,10 @@ static int cut_ends(struct cut *c)
 			   AT(num_layers_in_first_pipeline_stage),
 			   "first %" PRId64 " and last %" PRId64
 			   " of num_layers %" PRId64 " leave %" PRId64
-			   " layers for %" PRId64 " middle stages of pp "
+			   " layer%s for %" PRId64 " middle stage%s of pp "
 			   "%" PRId64,
-			   f, z, c->layers, rest, stages, c->pp);
+			   f, z, c->layers, rest, plural(rest), stages,
+			   plural(stages), c->pp);
 		suggest_ends(c);
 		return -1;
 	}
@@ -234,9 +237,9 @@ static int cut_ends(struct cut *c)
 			   AT(pipeline_model_parallel_size),
 			   "num_layers %" PRId64 " - first %" PRId64
 			   " - last %" PRId64 " = %" PRId64
-			   " layers, not a multiple of the %" PRId64
+			   " layer%s, not a multiple of the %" PRId64
 			   " middle stages",
-			   c->layers, f, z, rest, stages);
+			   c->layers, f, z, rest, plural(rest), stages);
 		suggest_ends(c);
 		return -1;
 	}
@@ -328,20 +331,21 @@ static int layout_chunks(struct cut *c, const char *text, int count)
 {
 	if (count % c->pp) {
 		layout_wrong(c, "place-layout-stages",
-			     "layout '%.200s' has %d stages, not a multiple "
+			     "layout '%.200s' has %d stage%s, not a multiple "
 			     "of pipeline_model_parallel_size %" PRId64,
-			     text, count, c->pp);
+			     text, count, plural(count), c->pp);
 		report_suggest_divisors(c->r, "pipeline_model_parallel_size",
 					count, c->pp);
 		return -1;
 	}
 	if (IS_SET(c->vp) && c->vp != count / c->pp)
 		return layout_wrong(c, "place-virtual-count",
-				    "layout '%.200s' has %d stages / pp "
+				    "layout '%.200s' has %d stage%s / pp "
 				    "%" PRId64 " = %" PRId64
 				    " a rank, but virtual_pipeline_model_"
 				    "parallel_size is %" PRId64,
-				    text, count, c->pp, count / c->pp, c->vp);
+				    text, count, plural(count), c->pp,
+				    count / c->pp, c->vp);
 	c->vp = count / c->pp;
 	return virtual_wrong(c);
 }
@@ -451,4 +455,22 @@ int stages_build(struct stages *out, const struct place *p,
 	if (stages_place(out, p, s, &r))
 		return err_set(e, CODE_CONFIG, "%s", r.list[0].message);
 	return 0;
+}
+
+bool stages_embedding(const struct stages *st, bool tied, int pp)
+{
+	for (int i = pp; i < st->count; i += st->pp)
+		if (st->stage[i].embedding ||
+		    (tied && st->stage[i].output_head))
+			return true;
+	return false;
+}
+
+int stages_embeddings(const struct stages *st, bool tied)
+{
+	int n = 0;
+
+	for (int pp = 0; pp < st->pp; pp++)
+		n += stages_embedding(st, tied, pp);
+	return n;
 }

@@ -40,4 +40,11 @@ struct stages {
 int stages_build(struct stages *out, const struct place *p,
 		 const struct shape *s, struct arena *a, struct err *e);
 
+/*
+ * Whether pipeline rank PP holds the word embedding: for its lookup or, with
+ * TIED, as the head's weight too.  The other answers how many ranks do.
+ */
+bool stages_embedding(const struct stages *st, bool tied, int pp);
+int stages_embeddings(const struct stages *st, bool tied);
+
 #endif

@@ -32,22 +32,29 @@ int64_t sum_bytes(const struct sum_rank *r)
 	return n;
 }
 
-/* On tp rank 0 only a tied head's copy is no replica 0. */
-static void count_weights(struct sum *s, const struct weights *w,
-			  const struct slice *slice)
+bool sum_knows(const struct sum *s, int family)
 {
+	return s->planned || (s->counted && family <= FAMILY_OPTIM);
+}
+
+/* With all other coordinates 0 only copies of embeddings do not count. */
+static void count_weights(struct sum *s, const struct weights *w,
+			  const struct slice *slice, struct arena *a)
+{
+	bool *seen = arena_alloc(a, (size_t)w->count, sizeof(*seen));
+
 	for (int i = 0; i < slice->params; i++) {
 		const struct param *p = &slice->param[i];
-		int stage = p->chunk * s->stages.pp + slice->at.pp, last = -1;
+		int stage = p->chunk * s->stages.pp + slice->at.pp;
 
 		for (int k = 0; k < p->pieces; k++) {
 			const struct piece *x =
 				&slice->piece[p->first_piece + k];
 
-			if (x->replica == 0 && x->weight != last)
+			if (x->replica == 0 && !seen[x->weight])
 				s->stage[stage].parameters +=
 					weight_elements(&w->list[x->weight]);
-			last = x->weight;
+			seen[x->weight] = true;
 		}
 	}
 }
@@ -77,18 +84,10 @@ static int sum_pp(struct sum *s, int pp, struct err *e)
 
 	if (arena_open(&a, e))
 		return -1;
-	if (s->planned) {
-		bad = plan_build(&p, s->config, s->grid.world, rank, &a, e);
-	} else {
-		weights_build(&p.weights, &s->config->shape, &a);
-		slice_build(&p.slice, &s->config->shape, &s->config->place,
-			    &s->grid, &s->stages, &p.weights,
-			    grid_coord(&s->grid, rank), &a);
-		s->rank[pp].parameters = p.slice.elements;
-	}
-	if (!bad)
-		count_weights(s, &p.weights, &p.slice);
-	if (!bad && s->planned) {
+	bad = (s->planned ? plan_build : plan_slice)(
+		&p, s->config, s->grid.world, rank, &a, e);
+	if (!bad) {
+		count_weights(s, &p.weights, &p.slice, &a);
 		sum_plan(&s->rank[pp], &p);
 		count_flops(s, &p);
 	}
@@ -117,10 +116,7 @@ static void know(struct sum *s, struct arena *a)
 	struct report r = {.arena = a};
 
 	s->planned = config_unserved(s->config, &r) == 0;
-	s->counted = true;
-	for (size_t i = 0; i < r.count; i++)
-		if (!strncmp(r.list[i].path, "shape.", 6))
-			s->counted = false;
+	s->counted = weights_known(&s->config->shape);
 }
 
 int sum_build(struct sum *out, const struct config *config, int world,
@@ -166,31 +162,18 @@ const char *sum_group_name(int group)
 	return group_table[group].name;
 }
 
-/* Whether a stage of pipeline rank PP holds the embedding or a tied head. */
-static bool has_embedding(const struct sum *s, int pp)
-{
-	bool tied = s->config->shape.share_embeddings_and_output_weights;
-
-	for (int i = pp; i < s->stages.count; i += s->stages.pp) {
-		const struct stage *st = &s->stages.stage[i];
-
-		if (st->embedding || (tied && st->output_head))
-			return true;
-	}
-	return false;
-}
-
 int sum_group(const struct sum *s, int group, int rank, int *ranks)
 {
+	bool tied = s->config->shape.share_embeddings_and_output_weights;
 	int me, kept = 0;
 	int n = grid_group(&s->grid, rank, group_table[group].axes, ranks, &me);
 
 	if (group != SUM_EMBEDDING)
 		return n;
-	if (!has_embedding(s, me))
+	if (!stages_embedding(&s->stages, tied, me))
 		return 0;
 	for (int pp = 0; pp < n; pp++)
-		if (has_embedding(s, pp))
+		if (stages_embedding(&s->stages, tied, pp))
 			ranks[kept++] = ranks[pp];
 	return kept;
 }

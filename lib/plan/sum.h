@@ -70,8 +70,9 @@ struct sum {
 /*
  * Sum CONFIG up for WORLD ranks, one program for each pp rank.  CONFIG has
  * passed its checks and outlives OUT.  What train-worker does not serve yet
- * leaves PLANNED false, an unserved shape COUNTED too; rank, stage and sim
- * then hold zeros.  Fails (CODE_CONFIG) for a world that does not fit.
+ * leaves PLANNED false: then only parameters and what follows from them (the
+ * bytes of parameters, gradients and optimizer) are known, and without
+ * COUNTED not even those; the rest holds zeros.  Fails (CODE_CONFIG) for a world that does not fit.
  */
 int sum_build(struct sum *out, const struct config *config, int world,
 	      struct arena *a, struct err *e);
@@ -80,6 +81,9 @@ int sum_build(struct sum *out, const struct config *config, int world,
 void sum_plan(struct sum_rank *out, const struct plan *p);
 
 int64_t sum_bytes(const struct sum_rank *r);
+
+/* Whether the bytes of FAMILY are known. */
+bool sum_knows(const struct sum *s, int family);
 
 const char *sum_group_name(int group);
 

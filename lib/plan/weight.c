@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/plan/weight.h"
 
-#include <stdarg.h>
-#include <string.h>
-
 #include "lib/plan/shape.h"
 
 /* Where weights_build stands. */
 struct builder {
 	struct weights *out;
+	const struct shape *s;
 	struct arena *a;
 	size_t cap;
 	int64_t layer;
+	const char *prefix; /* of the names of the layer's weights */
 };
 
 /* Facts that most weights share, to be changed by the caller. */
@@ -25,11 +24,10 @@ static struct weight *add(struct builder *b, enum part part, const char *tail,
 			     sizeof(*w->list));
 	new = &w->list[w->count++];
 	*new = (struct weight){
-		.name = b->layer < 0 ? tail
-				     : arena_printf(b->a, "layers/%04d/%s",
-						    (int)b->layer, tail),
+		.name = arena_printf(b->a, "%s%s", b->prefix, tail),
 		.part = part,
 		.layer = b->layer,
+		.experts = 1,
 		.dim = {rows, cols ? cols : 1},
 		.ndim = cols ? 2 : 1,
 		.init = cols ? INIT_NORMAL : INIT_ZERO,
@@ -38,69 +36,166 @@ static struct weight *add(struct builder *b, enum part part, const char *tail,
 	return new;
 }
 
-static void add_norm(struct builder *b, const struct shape *s, enum part w,
-		     enum part bias, const char *name)
+/* PART is its gain; the bias of LayerNorm is the part after it. */
+static void add_norm(struct builder *b, enum part part, const char *name,
+		     int64_t width, bool of_heads)
 {
-	struct weight *new;
+	for (int bias = 0; bias < 2; bias++) {
+		struct weight *new;
 
-	new = add(b, w, arena_printf(b->a, "%s/w", name), s->hidden_size, 0);
-	new->init = INIT_ONE;
-	new->token_partial = true;
-	if (s->normalization != NORM_LAYERNORM)
-		return;
-	new = add(b, bias, arena_printf(b->a, "%s/b", name), s->hidden_size, 0);
-	new->token_partial = true;
-}
-
-/* A matrix that gives ROWS outputs from COLS inputs, and its bias. */
-static void add_linear(struct builder *b, enum part w, enum part bias,
-		       const char *name, int64_t rows, int64_t cols,
-		       enum split split, bool with_bias)
-{
-	struct weight *new;
-
-	new = add(b, w, arena_printf(b->a, "%s/w", name), rows, cols);
-	new->split = split;
-	if (split == SPLIT_COLS)
-		new->init = INIT_NORMAL_OUT;
-	if (!with_bias)
-		return;
-	new = add(b, bias, arena_printf(b->a, "%s/b", name), rows, 0);
-	/* An output that is summed over ranks gets its bias afterwards. */
-	new->split = split == SPLIT_COLS ? SPLIT_NONE : split;
-	new->token_partial = split == SPLIT_COLS;
-}
-
-static void add_layer(struct builder *b, const struct shape *s)
-{
-	int64_t h = s->hidden_size, f = s->ffn_hidden_size;
-	bool bias = s->add_bias_linear;
-
-	add_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B, "attn_norm");
-	add_linear(b, PART_QKV_W, PART_QKV_B, "attn/qkv", shape_qkv_rows(s), h,
-		   SPLIT_QKV, bias || s->add_qkv_bias);
-	add_linear(b, PART_PROJ_W, PART_PROJ_B, "attn/proj", h,
-		   s->num_attention_heads * s->kv_channels, SPLIT_COLS, bias);
-	add_norm(b, s, PART_MLP_NORM_W, PART_MLP_NORM_B, "mlp_norm");
-	if (s->gated_linear_unit) {
-		add_linear(b, PART_GATE_W, PART_GATE_B, "mlp/gate", f, h,
-			   SPLIT_ROWS, bias);
-		add_linear(b, PART_UP_W, PART_UP_B, "mlp/up", f, h, SPLIT_ROWS,
-			   bias);
-	} else {
-		add_linear(b, PART_FC1_W, PART_FC1_B, "mlp/fc1", f, h,
-			   SPLIT_ROWS, bias);
+		if (bias && b->s->normalization != NORM_LAYERNORM)
+			break;
+		new = add(b, part + bias,
+			  arena_printf(b->a, "%s/%c", name, bias ? 'b' : 'w'),
+			  width, 0);
+		new->init = bias ? INIT_ZERO : INIT_ONE;
+		new->token_partial = !of_heads;
+		new->head_partial = of_heads;
 	}
-	add_linear(b, PART_FC2_W, PART_FC2_B, "mlp/fc2", h, f, SPLIT_COLS,
-		   bias);
+}
+
+/*
+ * PART: matrices that give ROWS outputs from COLS inputs, one for each of
+ * EXPERTS; the part after it is their bias.  EXPERTS 0: one of the dense kind.
+ */
+static void add_linear(struct builder *b, enum part part, const char *name,
+		       int64_t rows, int64_t cols, enum split split,
+		       bool with_bias, int64_t experts)
+{
+	for (int bias = 0; bias <= with_bias; bias++) {
+		struct weight *new;
+		int64_t count = experts ? experts : 1;
+
+		new = add(b, part + bias,
+			  arena_printf(b->a, "%s/%c", name, bias ? 'b' : 'w'),
+			  count * rows, bias ? 0 : cols);
+		new->cls = experts ? CLASS_EXPERT : CLASS_DENSE;
+		new->experts = count;
+		new->split = split;
+		if (split != SPLIT_COLS)
+			continue;
+		/* A sum over ranks gets its bias afterwards. */
+		new->split = bias ? SPLIT_NONE : split;
+		new->init = bias ? INIT_ZERO : INIT_NORMAL_OUT;
+		new->token_partial = bias && !experts;
+	}
+}
+
+static void add_attention(struct builder *b)
+{
+	const struct shape *s = b->s;
+	int64_t h = s->hidden_size, d = s->kv_channels;
+
+	add_norm(b, PART_ATTN_NORM_W, "attn_norm", h, false);
+	add_linear(b, PART_QKV_W, "attn/qkv", shape_qkv_rows(s), h, SPLIT_QKV,
+		   s->add_bias_linear || s->add_qkv_bias, 0);
+	if (s->qk_layernorm) {
+		add_norm(b, PART_Q_NORM_W, "attn/q_norm", d, true);
+		add_norm(b, PART_K_NORM_W, "attn/k_norm", d, true);
+	}
+	add_linear(b, PART_PROJ_W, "attn/proj", h, s->num_attention_heads * d,
+		   SPLIT_COLS, s->add_bias_linear, 0);
+}
+
+/* The parts of an mlp of one kind. */
+struct mlp_parts {
+	enum part fc1, gate, up, fc2;
+	const char *fc1_name, *gate_name, *up_name, *fc2_name;
+};
+
+static void add_mlp(struct builder *b, const struct mlp_parts *m, int64_t width,
+		    int64_t experts)
+{
+	int64_t h = b->s->hidden_size;
+	bool bias = b->s->add_bias_linear;
+
+	if (b->s->gated_linear_unit) {
+		add_linear(b, m->gate, m->gate_name, width, h, SPLIT_ROWS, bias,
+			   experts);
+		add_linear(b, m->up, m->up_name, width, h, SPLIT_ROWS, bias,
+			   experts);
+	} else {
+		add_linear(b, m->fc1, m->fc1_name, width, h, SPLIT_ROWS, bias,
+			   experts);
+	}
+	add_linear(b, m->fc2, m->fc2_name, h, width, SPLIT_COLS, bias, experts);
+}
+
+static void add_layer(struct builder *b, bool moe)
+{
+	static const struct mlp_parts
+		mlp = {PART_FC1_W, PART_GATE_W, PART_UP_W, PART_FC2_W,
+		       "mlp/fc1",  "mlp/gate",	"mlp/up",  "mlp/fc2"},
+		expert = {PART_EXPERT_FC1_W, PART_EXPERT_GATE_W,
+			  PART_EXPERT_UP_W,  PART_EXPERT_FC2_W,
+			  "moe/fc1",	     "moe/gate",
+			  "moe/up",	     "moe/fc2"},
+		shared = {PART_SHARED_FC1_W, PART_SHARED_GATE_W,
+			  PART_SHARED_UP_W,  PART_SHARED_FC2_W,
+			  "moe/shared/fc1",  "moe/shared/gate",
+			  "moe/shared/up",   "moe/shared/fc2"};
+	const struct shape *s = b->s;
+
+	add_attention(b);
+	add_norm(b, PART_MLP_NORM_W, "mlp_norm", s->hidden_size, false);
+	if (!moe) {
+		add_mlp(b, &mlp, s->ffn_hidden_size, 0);
+		return;
+	}
+	add(b, PART_ROUTER_W, "moe/router/w", s->num_moe_experts,
+	    s->hidden_size)
+		->token_partial = true;
+	add_mlp(b, &expert, s->moe_ffn_hidden_size, s->num_moe_experts);
+	if (IS_SET(s->moe_shared_expert_intermediate_size))
+		add_mlp(b, &shared, s->moe_shared_expert_intermediate_size, 0);
+}
+
+static void add_decoder(struct builder *b)
+{
+	int64_t n = b->s->num_layers;
+
+	for (b->layer = 0; b->layer < n; b->layer++) {
+		b->out->layer_first[b->layer] = b->out->count;
+		b->prefix = arena_printf(b->a, "layers/%04d/", (int)b->layer);
+		add_layer(b, shape_is_moe(b->s, b->layer));
+	}
+}
+
+static void add_mtp(struct builder *b)
+{
+	int64_t n = b->s->num_layers, h = b->s->hidden_size;
+
+	for (b->layer = n; b->layer < shape_layers(b->s); b->layer++) {
+		const char *prefix =
+			arena_printf(b->a, "mtp/%02d/", (int)(b->layer - n));
+
+		b->out->layer_first[b->layer] = b->out->count;
+		b->prefix = prefix;
+		add_norm(b, PART_ENORM_W, "enorm", h, false);
+		add_norm(b, PART_HNORM_W, "hnorm", h, false);
+		add_linear(b, PART_EH_PROJ_W, "eh_proj", h, 2 * h, SPLIT_ROWS,
+			   false, 0);
+		b->prefix = arena_printf(b->a, "%slayer/", prefix);
+		add_layer(b, shape_is_moe(b->s, n - 1));
+		b->prefix = prefix;
+		add_norm(b, PART_FINAL_NORM_W, "final_norm", h, false);
+	}
+}
+
+bool weights_known(const struct shape *s)
+{
+	return !s->multi_latent_attention && !s->heterogeneous_block_specs;
 }
 
 void weights_build(struct weights *out, const struct shape *s, struct arena *a)
 {
-	struct builder b = {.out = out, .a = a, .layer = -1};
+	struct builder b = {
+		.out = out, .s = s, .a = a, .layer = -1, .prefix = ""};
 	struct weight *new;
 
-	memset(out, 0, sizeof(*out));
+	*out = (struct weights){.layers = shape_layers(s)};
+	out->layer_first =
+		arena_alloc(a, (size_t)out->layers, sizeof(*out->layer_first));
 	new = add(&b, PART_EMBED_TOK, "embed/tok", s->vocab_size,
 		  s->hidden_size);
 	new->split = SPLIT_VOCAB;
@@ -111,19 +206,17 @@ void weights_build(struct weights *out, const struct shape *s, struct arena *a)
 		new->init = INIT_NORMAL_EMBED;
 		new->token_partial = true;
 	}
-	out->layer_first = arena_alloc(a, (size_t)s->num_layers,
-				       sizeof(*out->layer_first));
-	for (b.layer = 0; b.layer < s->num_layers; b.layer++) {
-		out->layer_first[b.layer] = out->count;
-		add_layer(&b, s);
-	}
+	add_decoder(&b);
 	b.layer = -1;
-	add_norm(&b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B, "final_norm");
+	b.prefix = "";
+	add_norm(&b, PART_FINAL_NORM_W, "final_norm", s->hidden_size, false);
 	if (!s->share_embeddings_and_output_weights) {
 		new = add(&b, PART_HEAD_W, "head/out", s->vocab_size,
 			  s->hidden_size);
 		new->split = SPLIT_VOCAB;
 	}
+	b.layer = out->layers;
+	add_mtp(&b);
 }
 
 int weights_find(const struct weights *w, enum part part, int64_t layer)

@@ -14,10 +14,19 @@ struct shape;
 enum part {
 	PART_EMBED_TOK,
 	PART_EMBED_POS,
+	PART_ENORM_W, /* of a multi-token prediction layer: of the embedding, */
+	PART_ENORM_B,
+	PART_HNORM_W, /* of the hidden state, */
+	PART_HNORM_B,
+	PART_EH_PROJ_W, /* and the projection (C, 2C) of the two */
 	PART_ATTN_NORM_W,
 	PART_ATTN_NORM_B,
 	PART_QKV_W, /* rows by group: its query heads, then k, then v */
 	PART_QKV_B,
+	PART_Q_NORM_W,
+	PART_Q_NORM_B,
+	PART_K_NORM_W,
+	PART_K_NORM_B,
 	PART_PROJ_W,
 	PART_PROJ_B,
 	PART_MLP_NORM_W,
@@ -30,13 +39,37 @@ enum part {
 	PART_UP_B,
 	PART_FC2_W,
 	PART_FC2_B,
-	PART_FINAL_NORM_W,
+	PART_ROUTER_W,
+	PART_EXPERT_FC1_W,
+	PART_EXPERT_FC1_B,
+	PART_EXPERT_GATE_W,
+	PART_EXPERT_GATE_B,
+	PART_EXPERT_UP_W,
+	PART_EXPERT_UP_B,
+	PART_EXPERT_FC2_W,
+	PART_EXPERT_FC2_B,
+	PART_SHARED_FC1_W, /* the expert that every token visits */
+	PART_SHARED_FC1_B,
+	PART_SHARED_GATE_W,
+	PART_SHARED_GATE_B,
+	PART_SHARED_UP_W,
+	PART_SHARED_UP_B,
+	PART_SHARED_FC2_W,
+	PART_SHARED_FC2_B,
+	PART_FINAL_NORM_W, /* the decoder's; also of each MTP layer */
 	PART_FINAL_NORM_B,
 	PART_HEAD_W,
 	PARTS
 };
 
-/* How tensor parallelism cuts it. */
+/*
+ * Who reduces its gradients and shares its optimizer state: dense weights the
+ * ranks of dp x cp, experts those of edp.  tp cuts dense weights; ep deals out
+ * whole experts and etp cuts each of them.
+ */
+enum weight_class { CLASS_DENSE, CLASS_EXPERT, CLASSES };
+
+/* How tensor parallelism cuts it (each expert of a stack by itself). */
 enum split {
 	SPLIT_NONE,  /* a whole copy on every rank */
 	SPLIT_ROWS,  /* axis 0 */
@@ -54,11 +87,17 @@ enum init {
 	INIT_ZERO,
 };
 
+/*
+ * A layer's global number: decoder layers from 0, then the layers of
+ * multi-token prediction (one for all depths if they repeat it).
+ */
 struct weight {
 	const char *name; /* on disk, and the key of its randomness */
 	enum part part;
-	int64_t layer;	/* global decoder layer, or -1 */
-	int64_t dim[2]; /* logical; a vector has dim[1] = 1 and ndim 1 */
+	enum weight_class cls;
+	int64_t layer;	 /* global number, or -1 */
+	int64_t experts; /* of a stack: all rows of the first, then ..; or 1 */
+	int64_t dim[2];	 /* logical; a vector has dim[1] = 1 and ndim 1 */
 	int ndim;
 	enum split split;
 	enum init init;
@@ -68,14 +107,24 @@ struct weight {
 	 * under sequence parallelism, and so is summed over tp.
 	 */
 	bool token_partial;
+	/* The same for its own heads, under any tensor parallelism. */
+	bool head_partial;
 };
 
 struct weights {
 	struct weight *list; /* in the order of the model */
 	int count;
-	int *layer_first; /* [num_layers]: the first one of each layer */
+	int64_t layers;	  /* shape_layers */
+	int *layer_first; /* [layers]: the first one of each layer */
 };
 
+/*
+ * Whether the weights of S are known: not those of latent attention and of
+ * heterogeneous layers, which only shape_parameters counts so far.
+ */
+bool weights_known(const struct shape *s);
+
+/* Only of known weights. */
 void weights_build(struct weights *out, const struct shape *s, struct arena *a);
 
 /* The weight PART of LAYER (-1: not in a layer), or -1 if there is none. */

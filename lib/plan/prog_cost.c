@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an op must move at least: each of its arrays once. */
+#include "lib/plan/prog.h"
+
+/* Elements of the table's type, of its sum type, and other bytes. */
+struct traffic {
+	int64_t elems, sums, bytes;
+};
+
+static bool has(const struct op *op, int ref)
+{
+	return op->ref[ref].family >= 0;
+}
+
+static struct traffic norm_traffic(const struct op *op)
+{
+	int64_t N = op->norm->N, C = op->norm->C, all = N * C;
+	int64_t vectors = 1; /* w, and a bias */
+
+	if (op->code == OP_NORM_FWD) {
+		vectors += has(op, 5) + has(op, 7);
+		return (struct traffic){
+			all * (has(op, 4) ? 4 : 2) + vectors * C, 2 * N, 0};
+	}
+	return (struct traffic){all * (has(op, 4) ? 4 : 3) + C,
+				2 * N + 2 * C * (1 + has(op, 2)), 0};
+}
+
+static struct traffic attn_traffic(const struct op *op)
+{
+	const struct kern_attn_dims *d = op->attn;
+	int64_t N = d->B * d->T, o = N * d->H * d->D;
+	int64_t qkv = N * (d->H + 2 * d->G) * d->D;
+
+	switch (op->code) {
+	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
+	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
+	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
+	}
+}
+
+/* Rows of the residual stream, activations and logits. */
+static struct traffic row_traffic(const struct op *op)
+{
+	const int64_t *n = op->n;
+	int64_t all = n[0] * n[1], C = n[1], gated;
+
+	switch (op->code) {
+	case OP_EMBED_FWD: return (struct traffic){all + n[3] * C, 0, 4 * n[0]};
+	case OP_EMBED_BWD: return (struct traffic){all, 2 * n[3] * C, 4 * n[0]};
+	case OP_POS_FWD: return (struct traffic){2 * all + n[2] * C, 0, 0};
+	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
+	case OP_DROP: return (struct traffic){2 * all, 0, 0};
+	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};
+	case OP_BIAS_BWD: return (struct traffic){all, 2 * C, 0};
+	case OP_ACT_FWD: return (struct traffic){all + (all << n[3]), 0, 0};
+	case OP_ACT_BWD:
+		gated = all << n[3];
+		return (struct traffic){all + 2 * gated, 0, 0};
+	case OP_CE_MAX: return (struct traffic){all, n[0], 0};
+	case OP_CE_SUMS: return (struct traffic){all, 3 * n[0], 4 * n[0]};
+	case OP_CE_GRAD:
+		return (struct traffic){2 * all, 3 * n[0], 4 * n[0] + 24};
+	default: return (struct traffic){0, 0, 0};
+	}
+}
+
+/* Products and flat arrays. */
+static struct traffic flat_traffic(const struct op *op)
+{
+	const int64_t *n = op->n;
+	int64_t out = n[0] * n[1], in = n[0] * n[2], w = n[1] * n[2];
+
+	switch (op->code) {
+	case OP_LINEAR_FWD:
+		return (struct traffic){out + in + w + n[1] * has(op, 3), 0, 0};
+	case OP_LINEAR_BWD_X: return (struct traffic){out + in + w, 0, 0};
+	case OP_LINEAR_BWD_W: return (struct traffic){out + in, 2 * w, 0};
+	case OP_SUMSQ: return (struct traffic){0, n[0], 16};
+	case OP_ADAMW:
+		/* With a master copy the parameters are only written. */
+		return has(op, 1) ? (struct traffic){n[0], 7 * n[0], 0}
+				  : (struct traffic){2 * n[0], 5 * n[0], 0};
+	case OP_ZERO: return (struct traffic){0, 0, n[0]};
+	case OP_COPY: return (struct traffic){0, 0, 2 * n[0]};
+	default: return row_traffic(op);
+	}
+}
+
+int64_t prog_op_bytes(const struct prog *p, const struct op *op)
+{
+	struct traffic t = op->norm   ? norm_traffic(op)
+			   : op->attn ? attn_traffic(op)
+				      : flat_traffic(op);
+
+	return t.elems * (int64_t)p->elem + t.sums * (int64_t)p->sum + t.bytes;
+}
