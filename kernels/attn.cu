@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn.c on the GPU, in float, for any D up to 256; attn_mma.cu is the fast
- * way for bf16.  A warp has four rows; the 32 columns of a tile are its
- * lanes for the products over D, and the D columns of a row are its lanes
- * for the products over the tile.  Nothing is added by two blocks, so the
- * backward computes the scores twice: by queries for dq, by keys for dk, dv.
+ * attn.c on the GPU, in float, for any D up to 256; attn_wgmma.cu and
+ * attn_mma.cu are the fast ways for bf16.  A warp has four rows; the 32
+ * columns of a tile are its lanes for the products over D, and the D columns
+ * of a row are its lanes for the products over the tile.  Nothing is added by
+ * two blocks, so the backward computes the scores twice: by queries for dq,
+ * by keys for dk, dv.
  */
 #include "kernels/attn_cuda.h"
+#include "kernels/attn_cudnn.h"
 
 #define WARPS 8
 #define ROWS  4	 /* of a warp */
@@ -159,23 +161,29 @@ static __global__ void __launch_bounds__(32 * WARPS)
 	rows_store(o + at.o, a.ldo, acc, sum, i0 + row, a);
 }
 
-/* delta (B, H, T) = the sums of dout o over a head, a warp for each. */
-template <typename T>
+/* delta (B, H, T) = the sums of dout o over a head, eight lanes for each. */
+template <int W, typename T>
 static __global__ void delta_kernel(float *delta, const T *dout, const T *o,
 				    struct attn_arg a)
 {
-	int64_t item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+	int64_t item = (int64_t)blockIdx.x * 4 * WARPS + threadIdx.x / 8;
 	int64_t n = item / a.H, h = item % a.H;
-	float s = 0;
+	bool there = n < (int64_t)a.B * a.T;
+	float x[W], y[W], s = 0;
 
-	if (n >= (int64_t)a.B * a.T)
-		return;
 	dout += n * a.ldo + h * a.D;
 	o += n * a.ldo + h * a.D;
-	for (int c = threadIdx.x % 32; c < a.D; c += 32)
-		s += (float)dout[c] * (float)o[c];
-	s = warp_sum(s);
-	if (threadIdx.x % 32 == 0)
+	for (int c = threadIdx.x % 8 * W; there && c < a.D; c += 8 * W) {
+		load<W>(x, dout + c);
+		load<W>(y, o + c);
+#pragma unroll
+		for (int i = 0; i < W; i++)
+			s += x[i] * y[i];
+	}
+#pragma unroll
+	for (int i = 4; i; i /= 2)
+		s += __shfl_xor_sync(~0u, s, i);
+	if (there && threadIdx.x % 8 == 0)
 		delta[(n / a.T * a.H + h) * a.T + n % a.T] = s;
 }
 
@@ -327,15 +335,27 @@ static int shared_for(F *kernel, int tiles, const struct attn_arg &a)
 		}                            \
 	} while (0)
 
+template <typename T> static bool by_cudnn(const struct kern_attn_dims *d)
+{
+	return kern_attn_backend(d, kern_cudnn_there(), sizeof(T)) ==
+	       KERN_ATTN_CUDNN;
+}
+
 template <typename T>
 void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
-		       void *, const struct kern_attn_dims *dims)
+		       void *scratch, const struct kern_attn_dims *dims)
 {
 	struct attn_arg a = attn_arg(dims);
 	dim3 grid(a.B * a.H, (unsigned)ceil_div(a.T, TILE));
 
+	if (by_cudnn<T>(dims)) {
+		kern_cudnn_fwd(q, o, lse, qkv, scratch, dims);
+		return;
+	}
 	if constexpr (sizeof(T) == 2)
-		if (attn_mma_fwd(q, (T *)o, (float *)lse, (const T *)qkv, &a))
+		if (attn_wgmma_fwd(q, (T *)o, (float *)lse, (const T *)qkv,
+				   &a) ||
+		    attn_mma_fwd(q, (T *)o, (float *)lse, (const T *)qkv, &a))
 			return;
 	WITH_COLUMNS(a.D, K,
 		     LAUNCH(q, (fwd_kernel<T, K>), grid, 32 * WARPS,
@@ -353,10 +373,19 @@ void cuda_attn<T>::bwd(struct queue *q, void *dqkv, const void *dout,
 	unsigned tiles = (unsigned)ceil_div(a.T, TILE);
 	float *delta = (float *)scratch;
 
-	LAUNCH(q, delta_kernel<T>, (unsigned)ceil_div(items, WARPS), 32 * WARPS,
-	       0, delta, (const T *)dout, (const T *)o, a);
+	if (by_cudnn<T>(dims)) {
+		kern_cudnn_bwd(q, dqkv, dout, o, lse, qkv, scratch, dims);
+		return;
+	}
+	WITH_WIDTH(T, W, a.D % WIDE<T> == 0 && aligned({dout, o}),
+		   LAUNCH(q, (delta_kernel<W, T>),
+			  (unsigned)ceil_div(items, 4 * WARPS), 32 * WARPS, 0,
+			  delta, (const T *)dout, (const T *)o, a));
 	if constexpr (sizeof(T) == 2)
-		if (attn_mma_bwd(q, (T *)dqkv, (const T *)dout,
+		if (attn_wgmma_bwd(q, (T *)dqkv, (const T *)dout,
+				   (const float *)lse, delta, (const T *)qkv,
+				   &a) ||
+		    attn_mma_bwd(q, (T *)dqkv, (const T *)dout,
 				 (const float *)lse, delta, (const T *)qkv, &a))
 			return;
 	WITH_COLUMNS(a.D, K,
@@ -374,7 +403,7 @@ void cuda_attn<T>::bwd(struct queue *q, void *dqkv, const void *dout,
 template <typename T>
 size_t cuda_attn<T>::scratch(const struct kern_attn_dims *d)
 {
-	return (size_t)(d->B * d->H * d->T) * sizeof(float);
+	return kern_attn_scratch_cuda(d, kern_cudnn_there(), sizeof(T));
 }
 
 template struct cuda_attn<float>;

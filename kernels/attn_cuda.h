@@ -37,10 +37,19 @@ static __device__ __forceinline__ int64_t attn_elem(const struct attn_arg &a,
 	       a.T;
 }
 
-/* True if it did the work: bf16, D <= 256 and a multiple of 8, aligned. */
+/*
+ * Attention in bf16 on tensor cores: wgmma on sm_90a with D <= 128, mma on
+ * sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to 16
+ * bytes.  True if it did the work.
+ */
+bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+		    const struct attn_arg *a);
 bool attn_mma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
 		  const struct attn_arg *a);
 /* DELTA (B, H, T) = the sums of dout o over a head. */
+bool attn_wgmma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
+		    const float *lse, const float *delta, const bf16 *qkv,
+		    const struct attn_arg *a);
 bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
 		  const float *lse, const float *delta, const bf16 *qkv,
 		  const struct attn_arg *a);

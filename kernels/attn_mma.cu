@@ -2,75 +2,6 @@
 /* Attention's forward in bf16 on tensor cores. */
 #include "kernels/attn_mma.h"
 
-/*
- * The softmax of a block of scores, with the maxima and sums so far of this
- * thread's rows: s becomes 2^(scale s - most), and acc is brought to the new
- * maximum.  SUM is of this thread's columns only.
- */
-template <int M, int N, int W>
-static __device__ __forceinline__ void softmax(frag<M, N> &s, frag<M, W> &acc,
-					       float (&most)[M][2],
-					       float (&sum)[M][2], float scale)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int c = 0; c < 4; c += 2) {
-			float top = most[m][c / 2], add = 0, old;
-
-#pragma unroll
-			for (int t = 0; t < N / 8; t++)
-				top = fmaxf(top, fmaxf(s.v[m][t][c],
-						       s.v[m][t][c + 1]));
-			top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-			top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-			old = power2((most[m][c / 2] - top) * scale);
-			most[m][c / 2] = top;
-			top *= scale;
-#pragma unroll
-			for (int t = 0; t < N / 8; t++)
-#pragma unroll
-				for (int i = c; i < c + 2; i++) {
-					float &x = s.v[m][t][i];
-
-					x = power2(fmaf(x, scale, -top));
-					add += x;
-				}
-			sum[m][c / 2] = sum[m][c / 2] * old + add;
-#pragma unroll
-			for (int t = 0; t < W / 8; t++) {
-				acc.v[m][t][c] *= old;
-				acc.v[m][t][c + 1] *= old;
-			}
-		}
-}
-
-/* s *= the dropout's factors, for queries I0 on and keys J0 on. */
-template <int M, int N>
-static __device__ __forceinline__ void drop_scores(frag<M, N> &s,
-						   const struct dropper &drop,
-						   int b, int h, int i0, int j0,
-						   const struct attn_arg &a)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++) {
-		int i = i0 + frag_row(m, 0);
-		int64_t e = attn_elem(a, b, h, i) + j0 + frag_col(0, 0);
-
-#pragma unroll
-		for (int t = 0; t < N / 8; t++) {
-			float f[4];
-
-			factors_rows(f, drop, e + 8 * t,
-				     e + 8 * t + 8 * a.heads * a.T,
-				     a.T % 4 == 0);
-#pragma unroll
-			for (int c = 0; c < 4; c++)
-				s.v[m][t][c] *= f[c];
-		}
-	}
-}
-
 template <int DP, int M, int N, bool DROP>
 static __global__ void __launch_bounds__(THREADS)
 	fwd_kernel(bf16 *o, float *lse, const bf16 *qkv, struct attn_arg a)
@@ -84,9 +15,10 @@ static __global__ void __launch_bounds__(THREADS)
 	int i0 = (gridDim.y - 1 - blockIdx.y) * ROWS; /* long ones first */
 	int row = threadIdx.x / 32 * 16 * M;
 	struct attn_place at = attn_place(a, b, h);
-	float most[M][2], sum[M][2] = {};
+	float most[M][2], sum[M][2] = {}, old[M][2];
 	frag<M, DP> acc = {};
 	frag<M, N> s;
+	left<M, N> p;
 
 #pragma unroll
 	for (int m = 0; m < M; m++)
@@ -107,32 +39,18 @@ static __global__ void __launch_bounds__(THREADS)
 			mul_nt<M, N, DP>(s, query + row * LD<DP>, key + now);
 			if (j0 + N > i0 + row)
 				mask(s, i0 + row, j0);
-			softmax(s, acc, most, sum, a.scale * LOG2E);
+			softmax(s, most, sum, old, a.scale * LOG2E);
+			rows_scale(acc, old);
 			if constexpr (DROP)
-				drop_scores(s, drop, b, h, i0 + row, j0, a);
-			mul_nn<M, N, DP, DP>(acc, s, value + now);
+				drop_rows(s, drop, b, h, i0 + row, j0, a);
+			left_from<DROP>(p, s);
+			mul_nn<M, N, DP, DP>(acc, p, value + now);
 		}
 		__syncthreads();
 		now ^= SIZE;
 	}
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int c = 0; c < 4; c += 2) {
-			int i = i0 + row + frag_row(m, c);
-			float z = sum[m][c / 2];
-
-			z += __shfl_xor_sync(~0u, z, 1);
-			z += __shfl_xor_sync(~0u, z, 2);
-			if (threadIdx.x % 4 == 0 && i < a.T)
-				lse[at.lse + i] =
-					most[m][c / 2] * a.scale + logf(z);
-#pragma unroll
-			for (int t = 0; t < DP / 8; t++) {
-				acc.v[m][t][c] /= z;
-				acc.v[m][t][c + 1] /= z;
-			}
-		}
+	softmax_end(lse + at.lse, most, sum, drop.keep, i0 + row, a);
+	rows_scale(acc, sum);
 	copies_wait<0>();
 	rows_store(o + at.o, a.ldo, acc, 1, i0 + row, 0, a);
 }

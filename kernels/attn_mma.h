@@ -8,24 +8,13 @@
 #ifndef KERNELS_ATTN_MMA_H
 #define KERNELS_ATTN_MMA_H
 
-#include "kernels/attn_cuda.h"
+#include "kernels/attn_frag.h"
 
 #define THREADS 128
 #define WARPS	4
-#define LOG2E	1.4426950408889634f
 
 /* Rows of a tile are 16 bytes longer: eight of them lie in different banks. */
 template <int DP> constexpr int LD = DP + 8;
-
-/* Products of 16 M rows by N columns, as mma.sync leaves them. */
-template <int M, int N> struct frag {
-	float v[M][N / 8][4];
-};
-
-static __device__ __forceinline__ uint32_t shared_at(const bf16 *p)
-{
-	return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 /* 16 bytes from global memory, or zeros. */
 static __device__ __forceinline__ void copy16(bf16 *to, const bf16 *from,
@@ -80,13 +69,6 @@ static __device__ __forceinline__ void mma(float (&d)[4],
 		       "r"(b1));
 }
 
-static __device__ __forceinline__ uint32_t pack(float a, float b)
-{
-	__nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-
-	return *(uint32_t *)&v;
-}
-
 /* Rows FIRST .. + ROWS of a head, DP wide; zeros past T and D. */
 template <int ROWS, int DP>
 static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
@@ -103,15 +85,6 @@ static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
 		copy16(to + r * LD<DP> + c,
 		       there ? from + (first + r) * ld + c : from, there);
 	}
-}
-
-/* 2^x, to within two units of the last place. */
-static __device__ __forceinline__ float power2(float x)
-{
-	float y;
-
-	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
 }
 
 /* s (16 M, N) = x (16 M, DP) y^T, y (N, DP). */
@@ -144,10 +117,10 @@ static __device__ __forceinline__ void mul_nt(frag<M, N> &s, const bf16 *x,
 	}
 }
 
-/* acc (16 M, W) += s (16 M, N), rounded, times W columns of y (N, DP). */
+/* acc (16 M, W) += x (16 M, N) times W columns of y (N, DP). */
 template <int M, int N, int W, int DP>
 static __device__ __forceinline__ void mul_nn(frag<M, W> &acc,
-					      const frag<M, N> &s,
+					      const left<M, N> &x,
 					      const bf16 *y)
 {
 	int lane = threadIdx.x % 32;
@@ -155,124 +128,20 @@ static __device__ __forceinline__ void mul_nn(frag<M, W> &acc,
 
 #pragma unroll
 	for (int k = 0; k < N; k += 16) {
-		uint32_t a[M][4], b[4];
+		uint32_t b[4];
 
-#pragma unroll
-		for (int m = 0; m < M; m++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				const float *c = s.v[m][k / 8 + i / 2];
-
-				a[m][i] = pack(c[i % 2 * 2], c[i % 2 * 2 + 1]);
-			}
 #pragma unroll
 		for (int n = 0; n < W; n += 16) {
 			ldmatrix_t(b, yl + k * LD<DP> + n);
 #pragma unroll
 			for (int m = 0; m < M; m++) {
-				mma(acc.v[m][n / 8], a[m], b[0], b[1]);
-				mma(acc.v[m][n / 8 + 1], a[m], b[2], b[3]);
+				const uint32_t(&a)[4] = x.v[m][k / 16];
+
+				mma(acc.v[m][n / 8], a, b[0], b[1]);
+				mma(acc.v[m][n / 8 + 1], a, b[2], b[3]);
 			}
 		}
 	}
-}
-
-/* The row, of this warp's, of element C of tile M. */
-static __device__ __forceinline__ int frag_row(int m, int c)
-{
-	return 16 * m + threadIdx.x % 32 / 4 + c / 2 * 8;
-}
-
-/* The column of element C of tile T. */
-static __device__ __forceinline__ int frag_col(int t, int c)
-{
-	return 8 * t + threadIdx.x % 4 * 2 + c % 2;
-}
-
-/*
- * The warp's rows, from FIRST on, of a head, columns C0 on: acc times
- * SCALE.  D is a multiple of 8, so a tile of eight is all there or not.
- */
-template <int M, int W>
-static __device__ __forceinline__ void rows_store(bf16 *to, int64_t ld,
-						  const frag<M, W> &acc,
-						  float scale, int first,
-						  int c0,
-						  const struct attn_arg &a)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int c = 0; c < 4; c += 2) {
-			int row = first + frag_row(m, c);
-
-			if (row >= a.T)
-				continue;
-#pragma unroll
-			for (int t = 0; t < W / 8; t++) {
-				const float *v = acc.v[m][t];
-				int col = c0 + frag_col(t, 0);
-
-				if (col < a.D)
-					*(uint32_t *)(to + row * ld + col) =
-						pack(v[c] * scale,
-						     v[c + 1] * scale);
-			}
-		}
-}
-
-/*
- * f = the factors of a tile whose rows are queries: this thread's elements
- * are E, E + 1 of one and F, F + 1 of another.  WHOLE: rows start at a
- * multiple of four elements, so two lanes share the words of each row; each
- * makes one row's and they swap halves.
- */
-static __device__ __forceinline__ void factors_rows(float (&f)[4],
-						    const struct dropper &drop,
-						    int64_t e0, int64_t e1,
-						    bool whole)
-{
-	bool odd = threadIdx.x & 1;
-	uint4 w;
-
-	if (!whole) {
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			int64_t e = (i < 2 ? e0 : e1) + i % 2;
-
-			f[i] = drop.pick(drop.words((uint64_t)e / 4),
-					 (int)(e % 4));
-		}
-		return;
-	}
-	w = drop.words((uint64_t)(odd ? e1 : e0) / 4);
-	uint32_t x = __shfl_xor_sync(~0u, odd ? w.x : w.z, 1);
-	uint32_t y = __shfl_xor_sync(~0u, odd ? w.y : w.w, 1);
-
-	f[0] = (odd ? x : w.x) >= drop.limit ? drop.keep : 0;
-	f[1] = (odd ? y : w.y) >= drop.limit ? drop.keep : 0;
-	f[2] = (odd ? w.z : x) >= drop.limit ? drop.keep : 0;
-	f[3] = (odd ? w.w : y) >= drop.limit ? drop.keep : 0;
-}
-
-/* Queries I0 on, keys J0 on: no weight where the key is later. */
-template <int M, int N>
-static __device__ __forceinline__ void mask(frag<M, N> &s, int i0, int j0)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int t = 0; t < N / 8; t++)
-#pragma unroll
-			for (int c = 0; c < 4; c++)
-				if (j0 + frag_col(t, c) > i0 + frag_row(m, c))
-					s.v[m][t][c] = -INFINITY;
-}
-
-static inline bool served(std::initializer_list<const void *> pointers,
-			  const struct attn_arg *a)
-{
-	return a->D <= 256 && a->D % 8 == 0 && aligned(pointers);
 }
 
 /* Bytes of ROWS rows of DP; KERNEL is told that it may use so much. */

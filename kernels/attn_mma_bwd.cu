@@ -6,85 +6,6 @@
  */
 #include "kernels/attn_mma.h"
 
-/*
- * The same for a tile whose columns are queries: element c of this thread is
- * E[c].  Four lanes, four apart, share the words of four rows; each makes
- * those of one c, and the four by four words are transposed.
- */
-static __device__ __forceinline__ void factors_columns(
-	float (&f)[4], const struct dropper &drop, const int64_t (&e)[4],
-	bool whole)
-{
-	int r = threadIdx.x / 4 % 4;
-
-	if (!whole) {
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			f[i] = drop.pick(drop.words((uint64_t)e[i] / 4),
-					 (int)(e[i] % 4));
-		return;
-	}
-	int64_t mine = r == 0 ? e[0] : r == 1 ? e[1] : r == 2 ? e[2] : e[3];
-	uint4 u = drop.words((uint64_t)mine / 4);
-	uint32_t w[4] = {u.x, u.y, u.z, u.w};
-
-#pragma unroll
-	for (int bit = 1; bit < 4; bit *= 2)
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			if (i & bit)
-				continue;
-			uint32_t give = r & bit ? w[i] : w[i + bit];
-			uint32_t take = __shfl_xor_sync(~0u, give, 4 * bit);
-
-			if (r & bit)
-				w[i] = take;
-			else
-				w[i + bit] = take;
-		}
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		f[i] = w[i] >= drop.limit ? drop.keep : 0;
-}
-
-/*
- * From scores and dp = dout v to ds = P (f dp - delta), for queries I0 on
- * and keys J0 on.
- */
-template <int M, int N, bool DROP>
-static __device__ __forceinline__ void gradient_rows(
-	frag<M, N> &s, const frag<M, N> &dp, const float (&log2)[M][2],
-	const float (&del)[M][2], const struct dropper &drop, int b, int h,
-	int i0, int j0, const struct attn_arg &a)
-{
-	float scale = a.scale * LOG2E;
-
-#pragma unroll
-	for (int m = 0; m < M; m++) {
-		int64_t e = 0;
-
-		if constexpr (DROP)
-			e = attn_elem(a, b, h, i0 + frag_row(m, 0)) + j0 +
-			    frag_col(0, 0);
-#pragma unroll
-		for (int t = 0; t < N / 8; t++) {
-			float f[4] = {1, 1, 1, 1};
-
-			if constexpr (DROP)
-				factors_rows(f, drop, e + 8 * t,
-					     e + 8 * t + 8 * a.heads * a.T,
-					     a.T % 4 == 0);
-#pragma unroll
-			for (int c = 0; c < 4; c++) {
-				float &x = s.v[m][t][c];
-
-				x = power2(fmaf(x, scale, -log2[m][c / 2]));
-				x *= f[c] * dp.v[m][t][c] - del[m][c / 2];
-			}
-		}
-	}
-}
-
 /* By queries: dq of 64 M of them, from blocks of N keys. */
 template <int DP, int M, int N, bool DROP>
 static __global__ void __launch_bounds__(THREADS)
@@ -104,18 +25,9 @@ static __global__ void __launch_bounds__(THREADS)
 	float log2[M][2], del[M][2];
 	frag<M, DP> acc = {};
 	frag<M, N> s, dp;
+	left<M, N> ds;
 
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int half = 0; half < 2; half++) {
-			int i = i0 + row + frag_row(m, 2 * half);
-			bool there = i < a.T;
-
-			log2[m][half] =
-				there ? lse[at.lse + i] * LOG2E : INFINITY;
-			del[m][half] = there ? delta[at.lse + i] : 0;
-		}
+	rows_read(log2, del, lse + at.lse, delta + at.lse, i0 + row, a);
 	tile_load<ROWS, DP>(query, qkv + at.q, a.ld, i0, a);
 	tile_load<ROWS, DP>(grad, dout + at.o, a.ldo, i0, a);
 	tile_load<N, DP>(key, qkv + at.k, a.ld, 0, a);
@@ -134,60 +46,18 @@ static __global__ void __launch_bounds__(THREADS)
 			mul_nt<M, N, DP>(dp, grad + row * LD<DP>, value + now);
 			if (j0 + N > i0 + row)
 				mask(s, i0 + row, j0);
-			gradient_rows<M, N, DROP>(s, dp, log2, del, drop, b, h,
-						  i0 + row, j0, a);
-			mul_nn<M, N, DP, DP>(acc, s, key + now);
+			weights_rows(s, log2, a.scale * LOG2E);
+			if constexpr (DROP)
+				drop_rows(s, drop, b, h, i0 + row, j0, a);
+			gradient_rows<DROP>(dp, s, del, drop.keep);
+			left_from<false>(ds, dp);
+			mul_nn<M, N, DP, DP>(acc, ds, key + now);
 		}
 		__syncthreads();
 		now ^= SIZE;
 	}
 	copies_wait<0>();
 	rows_store(dqkv + at.q, a.ld, acc, a.scale, i0 + row, 0, a);
-}
-
-/*
- * From scores, transposed, and dp = v dout to s = f P and dp = P (f dp -
- * delta), for keys J0 on and queries I0 on; log2 and del are theirs.
- */
-template <int M, int N, bool DROP>
-static __device__ __forceinline__ void gradient_columns(
-	frag<M, N> &s, frag<M, N> &dp, const float *log2, const float *del,
-	const struct dropper &drop, int b, int h, int i0, int j0,
-	const struct attn_arg &a)
-{
-	float scale = a.scale * LOG2E;
-
-#pragma unroll
-	for (int t = 0; t < N / 8; t++) {
-		int i = frag_col(t, 0);
-		float l[2] = {log2[i], log2[i + 1]};
-		float d[2] = {del[i], del[i + 1]};
-
-#pragma unroll
-		for (int m = 0; m < M; m++) {
-			int j = j0 + frag_row(m, 0);
-			float f[4] = {1, 1, 1, 1};
-
-			if constexpr (DROP) {
-				int64_t e = attn_elem(a, b, h, i0 + i) + j;
-				int64_t next = a.heads * a.T;
-				int64_t es[4] = {e, e + next, e + 8,
-						 e + next + 8};
-
-				factors_columns(f, drop, es, a.T % 4 == 0);
-			}
-#pragma unroll
-			for (int c = 0; c < 4; c++) {
-				float &x = s.v[m][t][c], &y = dp.v[m][t][c];
-				bool seen = j + c / 2 * 8 <= i0 + i + c % 2;
-				float p = power2(fmaf(x, scale, -l[c % 2]));
-
-				p = seen ? p : 0;
-				y = p * (f[c] * y - d[c % 2]);
-				x = p * f[c];
-			}
-		}
-	}
 }
 
 /*
@@ -200,7 +70,7 @@ static __global__ void __launch_bounds__(THREADS)
 			const float *delta, const bf16 *qkv, struct attn_arg a)
 {
 	extern __shared__ __align__(16) bf16 area[];
-	__shared__ float log2[2][N], del[2][N];
+	__shared__ __align__(8) float log2[2][N], del[2][N];
 	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
 	bf16 *key = area, *value = key + ROWS * LD<DP>;
 	bf16 *query = value + ROWS * LD<DP>, *grad = query + 2 * SIZE;
@@ -212,6 +82,7 @@ static __global__ void __launch_bounds__(THREADS)
 	struct attn_place at = attn_place(a, b, h0);
 	frag<M, W> dk = {}, dv = {};
 	frag<M, N> s, dp;
+	left<M, N> p, ds;
 	auto fetch = [&](int item) {
 		int h = h0 + item / items, i0 = j0 + item % items * N;
 		int now = item % 2;
@@ -248,16 +119,21 @@ static __global__ void __launch_bounds__(THREADS)
 					 query + now * SIZE);
 			mul_nt<M, N, DP>(dp, value + row * LD<DP>,
 					 grad + now * SIZE);
-			gradient_columns<M, N, DROP>(s, dp, log2[now], del[now],
-						     drop, b, h, i0, j0 + row,
-						     a);
-			mul_nn<M, N, W, DP>(dv, s, grad + now * SIZE + c0);
-			mul_nn<M, N, W, DP>(dk, dp, query + now * SIZE + c0);
+			if (i0 < j0 + row + 16 * M)
+				mask_columns(s, i0, j0 + row);
+			weights_columns(s, log2[now], a.scale * LOG2E);
+			if constexpr (DROP)
+				drop_columns(s, drop, b, h, i0, j0 + row, a);
+			left_from<DROP>(p, s);
+			gradient_columns<DROP>(dp, s, del[now], drop.keep);
+			left_from<false>(ds, dp);
+			mul_nn<M, N, W, DP>(dv, p, grad + now * SIZE + c0);
+			mul_nn<M, N, W, DP>(dk, ds, query + now * SIZE + c0);
 		}
 		__syncthreads();
 	}
 	rows_store(dqkv + at.k, a.ld, dk, a.scale, j0 + row, c0, a);
-	rows_store(dqkv + at.v, a.ld, dv, 1, j0 + row, c0, a);
+	rows_store(dqkv + at.v, a.ld, dv, drop.keep, j0 + row, c0, a);
 }
 
 template <int DP, int M, int N, int W, bool DROP>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/attn_cudnn.h"
 #include "kernels/kern_cuda.h"
 
 struct device_event {
@@ -15,10 +17,21 @@ static int fail(struct err *e, const char *what, cudaError_t bad)
 	return err_set(e, CODE_LAUNCH, "%s: %s", what, cudaGetErrorString(bad));
 }
 
+/*
+ * Queues share the hardware's, eight unless told otherwise, and one that
+ * waits for a peer's message would then hold up another's op, perhaps the
+ * very one that the peer waits for: let each have its own.
+ */
+static void settle_environment(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int device_count(void)
 {
 	int count = 0;
 
+	settle_environment();
 	if (cudaGetDeviceCount(&count) == cudaSuccess)
 		return count;
 	cudaGetLastError(); /* or the next op would be blamed for it */
@@ -65,6 +78,25 @@ int device_open(int number, struct device_info *info, struct err *e)
 	return info ? describe(info, number, e) : 0;
 }
 
+double device_peak(size_t size)
+{
+	static const struct {
+		int major, minor;
+		double fp32, bf16;
+	} known[] = {{8, 0, 19.5e12, 312e12}, {9, 0, 67e12, 989.5e12}};
+	int device = 0, major = 0, minor = 0;
+
+	cudaGetDevice(&device);
+	cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+			       device);
+	cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+			       device);
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (known[i].major == major && known[i].minor == minor)
+			return size == 2 ? known[i].bf16 : known[i].fp32;
+	return NAN;
+}
+
 void *device_alloc(size_t bytes, struct err *e)
 {
 	void *p = NULL;
@@ -104,7 +136,7 @@ void device_free_host(void *p)
 	cudaFreeHost(p);
 }
 
-struct queue *device_queue_open(bool urgent, struct err *e)
+struct queue *device_queue_open_bare(bool urgent, struct err *e)
 {
 	struct queue *q = (struct queue *)calloc(1, sizeof(*q));
 	int least = 0, greatest = 0;
@@ -117,11 +149,19 @@ struct queue *device_queue_open(bool urgent, struct err *e)
 	cudaDeviceGetStreamPriorityRange(&least, &greatest);
 	bad = cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
 					   urgent ? greatest : least);
-	if (bad != cudaSuccess) {
-		fail(e, "cannot open a queue", bad);
-		free(q);
+	if (bad == cudaSuccess)
+		return q;
+	fail(e, "cannot open a queue", bad);
+	free(q);
+	return NULL;
+}
+
+struct queue *device_queue_open(bool urgent, struct err *e)
+{
+	struct queue *q = device_queue_open_bare(urgent, e);
+
+	if (!q)
 		return NULL;
-	}
 	q->work = (char *)device_alloc(QUEUE_WORK, e);
 	if (q->work && cublasLtCreate(&q->blas) == CUBLAS_STATUS_SUCCESS)
 		return q;
@@ -137,6 +177,7 @@ void device_queue_close(struct queue *q)
 		return;
 	cudaStreamSynchronize(q->stream);
 	queue_free_plans(q);
+	kern_cudnn_release(q);
 	if (q->blas)
 		cublasLtDestroy(q->blas);
 	cudaFree(q->work);

@@ -27,11 +27,22 @@ struct device_info {
 	int cores;	  /* multiprocessors */
 };
 
-/* Devices that this process may use; 0 if none or no driver. */
+/*
+ * Devices that this process may use; 0 if none or no driver.  Must be the
+ * process's first call of CUDA: it sets CUDA_DEVICE_MAX_CONNECTIONS, unless
+ * that is set, so that queues do not wait for each other.
+ */
 int device_count(void);
 
 /* Make device NUMBER this process's and describe it.  INFO may be NULL. */
 int device_open(int number, struct device_info *info, struct err *e);
+
+/*
+ * The FLOP/s that its maker states for dense products of elements of SIZE
+ * bytes on this process's device (bf16 on tensor cores, fp32 without them);
+ * NaN for devices that are not known here.
+ */
+double device_peak(size_t size);
 
 /*
  * Memory of the device, and memory of the host that the device can reach
@@ -48,6 +59,8 @@ void device_free_host(void *p);
  * has a workspace of its own for the ops of kern.h.  URGENT ones go first.
  */
 struct queue *device_queue_open(bool urgent, struct err *e);
+/* One without it: for copies, marks and libraries only. */
+struct queue *device_queue_open_bare(bool urgent, struct err *e);
 void device_queue_close(struct queue *q);
 /*
  * Wait until all is done; -1 if an op put into it since could not be

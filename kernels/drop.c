@@ -21,7 +21,7 @@ void K(drop)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
 
 	if (!drop_on(d)) {
 		if (y != x)
-			K(copy)(q, y, x, n);
+			K(copy)(q, y, x, n * (int64_t)sizeof(REAL));
 		return;
 	}
 #pragma omp parallel for if (n > KERN_SMALL)

@@ -31,7 +31,7 @@ void cuda_drop<T>::drop(struct queue *q, void *y, const void *x, int64_t N,
 
 	if (!arg.key) {
 		if (y != x)
-			cuda_elem<T>::copy(q, y, x, n);
+			cuda_copy(q, y, x, n * (int64_t)sizeof(T));
 		return;
 	}
 	WITH_WIDTH(T, W, aligned({x, y}) && C % WIDE<T> == 0,

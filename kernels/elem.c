@@ -1,44 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole arrays: clear, copy, add. */
+/* Whole arrays: clear, copy. */
 #include <string.h>
 
 #include "kernels/kern_cpu.h"
 
-void K(zero)(struct queue *q, void *y, int64_t n)
+/* The calling thread's share of so many bytes. */
+static struct span my_bytes(int64_t bytes)
+{
+	return span_mine(bytes, 4096);
+}
+
+void K(zero)(struct queue *q, void *y, int64_t bytes)
 {
 	(void)q;
-#pragma omp parallel if (n > KERN_SMALL)
+#pragma omp parallel if (bytes > 4 * KERN_SMALL)
 	{
-		struct span s = span_mine(n, 1024);
+		struct span s = my_bytes(bytes);
 
 		if (s.lo < s.hi)
-			memset((REAL *)y + s.lo, 0,
-			       (s.hi - s.lo) * sizeof(REAL));
+			memset((char *)y + s.lo, 0, (size_t)(s.hi - s.lo));
 	}
 }
 
-void K(copy)(struct queue *q, void *y, const void *x, int64_t n)
+void K(copy)(struct queue *q, void *y, const void *x, int64_t bytes)
 {
 	(void)q;
-#pragma omp parallel if (n > KERN_SMALL)
+#pragma omp parallel if (bytes > 4 * KERN_SMALL)
 	{
-		struct span s = span_mine(n, 1024);
+		struct span s = my_bytes(bytes);
 
 		if (s.lo < s.hi)
-			memcpy((REAL *)y + s.lo, (const REAL *)x + s.lo,
-			       (s.hi - s.lo) * sizeof(REAL));
-	}
-}
-
-void K(add)(struct queue *q, void *y, const void *x, int64_t n)
-{
-	(void)q;
-#pragma omp parallel if (n > KERN_SMALL)
-	{
-		struct span s = span_mine(n, 1024);
-
-#pragma omp simd
-		for (int64_t i = s.lo; i < s.hi; i++)
-			((REAL *)y)[i] += ((const REAL *)x)[i];
+			memcpy((char *)y + s.lo, (const char *)x + s.lo,
+			       (size_t)(s.hi - s.lo));
 	}
 }

@@ -2,29 +2,6 @@
 /* elem.c on the GPU, and columns_add, the end of every sum over rows. */
 #include "kernels/kern_cuda.h"
 
-template <typename T, int W>
-static __global__ void add_kernel(T *y, const T *x, int64_t n)
-{
-	int64_t step = (int64_t)gridDim.x * blockDim.x;
-	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-	for (; i < ceil_div(n, W); i += step) {
-		if (i * W + W <= n) {
-			float a[W], b[W];
-
-			load<W>(a, y + i * W);
-			load<W>(b, x + i * W);
-#pragma unroll
-			for (int j = 0; j < W; j++)
-				a[j] += b[j];
-			store<W>(y + i * W, a);
-			continue;
-		}
-		for (int64_t j = i * W; j < n; j++)
-			y[j] = (T)((float)y[j] + (float)x[j]);
-	}
-}
-
 static __global__ void cast_kernel(bf16 *y, const float *x, int64_t n,
 				   bool wide)
 {
@@ -74,32 +51,21 @@ void columns_add(struct queue *q, float *out, const float *part, int64_t parts,
 	       out, part, parts, C);
 }
 
-template <typename T>
-void cuda_elem<T>::zero(struct queue *q, void *y, int64_t n)
+void cuda_zero(struct queue *q, void *y, int64_t bytes)
 {
-	cudaError_t bad =
-		cudaMemsetAsync(y, 0, (size_t)n * sizeof(T), q->stream);
+	cudaError_t bad = cudaMemsetAsync(y, 0, (size_t)bytes, q->stream);
 
 	if (bad != cudaSuccess)
 		queue_fail(q, "zero", cudaGetErrorString(bad));
 }
 
-template <typename T>
-void cuda_elem<T>::copy(struct queue *q, void *y, const void *x, int64_t n)
+void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes)
 {
-	cudaError_t bad = cudaMemcpyAsync(y, x, (size_t)n * sizeof(T),
+	cudaError_t bad = cudaMemcpyAsync(y, x, (size_t)bytes,
 					  cudaMemcpyDefault, q->stream);
 
 	if (bad != cudaSuccess)
 		queue_fail(q, "copy", cudaGetErrorString(bad));
-}
-
-template <typename T>
-void cuda_elem<T>::add(struct queue *q, void *y, const void *x, int64_t n)
-{
-	WITH_WIDTH(T, W, aligned({x, y}),
-		   LAUNCH(q, (add_kernel<T, W>), blocks_for(n, 256 * W, 4096),
-			  256, 0, (T *)y, (const T *)x, n));
 }
 
 void kern_cuda_cast_bf16(struct queue *q, void *y, const void *x, int64_t n)
@@ -107,6 +73,3 @@ void kern_cuda_cast_bf16(struct queue *q, void *y, const void *x, int64_t n)
 	LAUNCH(q, cast_kernel, blocks_for(n, 256 * WIDE<bf16>, 4096), 256, 0,
 	       (bf16 *)y, (const float *)x, n, aligned({x, y}));
 }
-
-template struct cuda_elem<float>;
-template struct cuda_elem<bf16>;

@@ -11,9 +11,10 @@
  *   H  query heads of this rank          G  key/value heads of this rank
  *   F  feed-forward width of this rank   V  vocabulary rows of this rank
  *
- * All arrays are row-major and hold the table's element type unless a
- * comment says otherwise; stat, lse and the loss scalars are named with
- * theirs.  "=" writes, "+=" accumulates.  Every op takes a queue: NULL on the
+ * All arrays are row-major.  Activations and parameters hold the table's
+ * element type; what sums are kept in (gradients of parameters, stat, lse, m
+ * and sums of the loss, rope's table, AdamW's state) its sum type: float for
+ * elements of 16 bits, else the element's.  "=" writes, "+=" accumulates.  Every op takes a queue: NULL on the
  * CPU, a stream's handle on a GPU.  No op allocates; none fails: sizes were
  * checked when the program was built.  Results do not depend on the number
  * of threads.
@@ -24,6 +25,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct queue;
 
@@ -69,6 +74,12 @@ struct kern_norm_dims {
 	double eps;
 };
 
+/*
+ * Whose attention a GPU's table is to use.  It takes its own where cuDNN's
+ * cannot: attn_plan.h has the rule.  The CPU's tables do not look at it.
+ */
+enum kern_attn { KERN_ATTN_OWN, KERN_ATTN_CUDNN };
+
 /* qkv is (N, (H + 2G) D): for each group its H/G query heads, then k, v. */
 struct kern_attn_dims {
 	int64_t B, T, H, G, D;
@@ -76,11 +87,28 @@ struct kern_attn_dims {
 	struct kern_drop
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
+	enum kern_attn backend;
 };
+
+/* What a step has beside arrays, in the device's memory. */
+struct kern_scalars {
+	uint64_t key[2]; /* seed, step */
+	struct kern_adam adam;
+	double clip;	   /* 0: none */
+	double metrics[4]; /* METRIC_* */
+	double per_token;  /* 1: normalise by all scored tokens */
+	double tokens;	   /* scored by this rank in this step */
+	double stop;	   /* > 0: this rank was asked to stop */
+	double grad_norm;  /* result of clip */
+};
+
+/* metrics[], summed over the world within the step. */
+enum { METRIC_SUMSQ, METRIC_LOSS, METRIC_TOKENS, METRIC_STOP, METRICS };
 
 struct kern {
 	const char *name;
 	size_t size; /* bytes of an element */
+	size_t sum;  /* bytes of the sum type */
 
 	/* y (N, C) = w[ids - first] where 0 <= ids - first < rows, else 0. */
 	void (*embed_fwd)(struct queue *q, void *y, const int32_t *ids,
@@ -197,17 +225,31 @@ struct kern {
 	/* acc (1, double) += the sum of squares of x (n). */
 	void (*sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
 	/*
+	 * s->metrics, all but SUMSQ: LOSS = the sum of loss (M) * coef (M) and
+	 * TOKENS = s->tokens, both 0 unless COUNTS; STOP = s->stop.
+	 */
+	void (*metrics)(struct queue *q, struct kern_scalars *s,
+			const double *loss, const double *coef, int64_t M,
+			bool counts);
+	/*
+	 * s->grad_norm = sqrt(SUMSQ) / tokens (1 unless per_token), and
+	 * s->adam.grad_scale = 1 / tokens, less if the norm is above s->clip:
+	 * times clip / (norm + 1e-6).
+	 */
+	void (*clip)(struct queue *q, struct kern_scalars *s);
+	/*
 	 * m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
 	 * p -= lr (m / c1 / (sqrt(v / c2) + eps) + wd p), wd only if DECAY.
+	 * With elements of 16 bits MASTER is p in the sum type: it is updated
+	 * and p = it, rounded to nearest even; else MASTER is NULL.
 	 */
-	void (*adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
-		      int64_t n, const struct kern_adam *h, bool decay);
-	/* y (n) = 0. */
-	void (*zero)(struct queue *q, void *y, int64_t n);
-	/* y (n) = x. */
-	void (*copy)(struct queue *q, void *y, const void *x, int64_t n);
-	/* y (n) += x. */
-	void (*add)(struct queue *q, void *y, const void *x, int64_t n);
+	void (*adamw)(struct queue *q, void *p, void *master, void *m, void *v,
+		      const void *g, int64_t n, const struct kern_adam *h,
+		      bool decay);
+	/* BYTES of y = 0. */
+	void (*zero)(struct queue *q, void *y, int64_t bytes);
+	/* BYTES of y = x. */
+	void (*copy)(struct queue *q, void *y, const void *x, int64_t bytes);
 };
 
 /*
@@ -243,5 +285,9 @@ void kern_cpu_init(int threads);
 
 extern const struct kern kern_cpu_f32;
 extern const struct kern kern_cpu_f64;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

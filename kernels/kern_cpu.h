@@ -87,10 +87,12 @@ void K(ce_grad)(struct queue *q, double *loss, void *logits, const void *m,
 		const void *sums, const int32_t *labels, const double *coef,
 		int64_t N, int64_t V, int64_t valid, int64_t first);
 void K(sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
-void K(adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
-	      int64_t n, const struct kern_adam *h, bool decay);
-void K(zero)(struct queue *q, void *y, int64_t n);
-void K(copy)(struct queue *q, void *y, const void *x, int64_t n);
-void K(add)(struct queue *q, void *y, const void *x, int64_t n);
+void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
+		const double *coef, int64_t M, bool counts);
+void K(clip)(struct queue *q, struct kern_scalars *s);
+void K(adamw)(struct queue *q, void *p, void *master, void *m, void *v,
+	      const void *g, int64_t n, const struct kern_adam *h, bool decay);
+void K(zero)(struct queue *q, void *y, int64_t bytes);
+void K(copy)(struct queue *q, void *y, const void *x, int64_t bytes);
 
 #endif

@@ -20,13 +20,6 @@ extern "C" {
 
 extern const struct kern kern_cuda_f32, kern_cuda_bf16;
 
-/*
- * kern.h's adamw with a master copy: MASTER (n) is updated and p = it,
- * rounded to bf16.  m, v and g are float too.
- */
-void kern_cuda_adamw_bf16(struct queue *q, void *p, void *master, void *m,
-			  void *v, const void *g, int64_t n,
-			  const struct kern_adam *h, bool decay);
 /* y (n, bf16) = x (n, float), rounded to nearest even. */
 void kern_cuda_cast_bf16(struct queue *q, void *y, const void *x, int64_t n);
 }
@@ -34,6 +27,7 @@ void kern_cuda_cast_bf16(struct queue *q, void *y, const void *x, int64_t n);
 typedef __nv_bfloat16 bf16;
 
 struct gemm_plan;
+struct cudnn_queue;
 
 /* Bytes of a queue's workspace: what cuBLASLt's split-K kernels ask for. */
 #define QUEUE_WORK ((size_t)32 << 20)
@@ -44,9 +38,10 @@ struct queue {
 	char *work; /* an op may use it all: ops of a queue follow each other */
 	struct gemm_plan *plan; /* linear.cu's, made when first needed */
 	int plans, next_plan;
+	struct cudnn_queue *cudnn; /* attn_cudnn.cu's, likewise */
 	const char *failed; /* the first op that could not be started, or
 			       its file and line */
-	char why[128];
+	char why[256];
 };
 
 /* Keep the first failure for device_queue_check. */
@@ -362,15 +357,16 @@ template <typename T> struct cuda_ce {
 			 int64_t valid, int64_t first);
 };
 
-template <typename T> struct cuda_elem {
-	static void zero(struct queue *q, void *y, int64_t n);
-	static void copy(struct queue *q, void *y, const void *x, int64_t n);
-	static void add(struct queue *q, void *y, const void *x, int64_t n);
-};
-
 /* Gradients are float in either table. */
 void cuda_sumsq(struct queue *q, double *acc, const void *x, int64_t n);
-void cuda_adamw(struct queue *q, void *p, void *m, void *v, const void *g,
-		int64_t n, const struct kern_adam *h, bool decay);
+void cuda_metrics(struct queue *q, struct kern_scalars *s, const double *loss,
+		  const double *coef, int64_t M, bool counts);
+void cuda_clip(struct queue *q, struct kern_scalars *s);
+template <typename T>
+void cuda_adamw(struct queue *q, void *p, void *master, void *m, void *v,
+		const void *g, int64_t n, const struct kern_adam *h,
+		bool decay);
+void cuda_zero(struct queue *q, void *y, int64_t bytes);
+void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes);
 
 #endif

@@ -46,10 +46,11 @@ static void adamw_part(REAL *p, REAL *m, REAL *v, const REAL *g, int64_t n,
 	}
 }
 
-void K(adamw)(struct queue *q, void *p, void *m, void *v, const void *g,
-	      int64_t n, const struct kern_adam *h, bool decay)
+void K(adamw)(struct queue *q, void *p, void *master, void *m, void *v,
+	      const void *g, int64_t n, const struct kern_adam *h, bool decay)
 {
 	(void)q;
+	(void)master;
 #pragma omp parallel if (n > KERN_SMALL)
 	{
 		struct span s = span_mine(n, 64);

@@ -112,28 +112,25 @@ static __global__ void adamw_kernel(T *p, float *master, float *m, float *v,
 	}
 }
 
+/* With fp32 elements p is its own master. */
 template <typename T>
-static void adamw(struct queue *q, void *p, void *master, void *m, void *v,
-		  const void *g, int64_t n, const struct kern_adam *h,
-		  bool decay)
+void cuda_adamw(struct queue *q, void *p, void *master, void *m, void *v,
+		const void *g, int64_t n, const struct kern_adam *h, bool decay)
 {
-	bool ok = aligned({p, master, m, v, g});
+	bool ok;
 
+	if (sizeof(T) == sizeof(float))
+		master = p;
+	ok = aligned({p, master, m, v, g});
 	WITH_WIDTH(T, W, ok,
 		   LAUNCH(q, (adamw_kernel<T, W>), blocks_for(n, 256 * W, 4096),
 			  256, 0, (T *)p, (float *)master, (float *)m,
 			  (float *)v, (const float *)g, n, h, decay));
 }
 
-void cuda_adamw(struct queue *q, void *p, void *m, void *v, const void *g,
-		int64_t n, const struct kern_adam *h, bool decay)
-{
-	adamw<float>(q, p, p, m, v, g, n, h, decay);
-}
-
-void kern_cuda_adamw_bf16(struct queue *q, void *p, void *master, void *m,
-			  void *v, const void *g, int64_t n,
-			  const struct kern_adam *h, bool decay)
-{
-	adamw<bf16>(q, p, master, m, v, g, n, h, decay);
-}
+template void cuda_adamw<float>(struct queue *, void *, void *, void *, void *,
+				const void *, int64_t, const struct kern_adam *,
+				bool);
+template void cuda_adamw<bf16>(struct queue *, void *, void *, void *, void *,
+			       const void *, int64_t, const struct kern_adam *,
+			       bool);

@@ -9,6 +9,7 @@ const struct kern K(cpu) = {
 	.name = "cpu_f64",
 #endif
 	.size = sizeof(REAL),
+	.sum = sizeof(REAL),
 	.embed_fwd = K(embed_fwd),
 	.embed_bwd = K(embed_bwd),
 	.pos_fwd = K(pos_fwd),
@@ -31,8 +32,9 @@ const struct kern K(cpu) = {
 	.ce_sums = K(ce_sums),
 	.ce_grad = K(ce_grad),
 	.sumsq = K(sumsq),
+	.metrics = K(metrics),
+	.clip = K(clip),
 	.adamw = K(adamw),
 	.zero = K(zero),
 	.copy = K(copy),
-	.add = K(add),
 };

@@ -3,7 +3,7 @@
 #include "kernels/kern_cuda.h"
 
 #define TABLE(T)                                                            \
-	.size = sizeof(T), .embed_fwd = cuda_embed<T>::fwd,                 \
+	.size = sizeof(T), .sum = sizeof(float), .embed_fwd = cuda_embed<T>::fwd,                 \
 	.embed_bwd = cuda_embed<T>::bwd, .pos_fwd = cuda_embed<T>::pos_fwd, \
 	.pos_bwd = cuda_embed<T>::pos_bwd, .drop = cuda_drop<T>::drop,      \
 	.resid = cuda_norm<T>::resid, .norm_fwd = cuda_norm<T>::fwd,        \
@@ -15,17 +15,8 @@
 	.attn_scratch = cuda_attn<T>::scratch, .act_fwd = cuda_act<T>::fwd, \
 	.act_bwd = cuda_act<T>::bwd, .ce_max = cuda_ce<T>::max,             \
 	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,           \
-	.sumsq = cuda_sumsq
+	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,    \
+	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy
 
-#define TABLE_END(T)                                            \
-	.zero = cuda_elem<T>::zero, .copy = cuda_elem<T>::copy, \
-	.add = cuda_elem<T>::add
-
-const struct kern kern_cuda_f32 = {.name = "cuda_f32",
-				   TABLE(float),
-				   .adamw = cuda_adamw,
-				   TABLE_END(float)};
-
-/* adamw needs a master copy too: kern_cuda_adamw_bf16. */
-const struct kern kern_cuda_bf16 = {
-	.name = "cuda_bf16", TABLE(bf16), .adamw = NULL, TABLE_END(bf16)};
+const struct kern kern_cuda_f32 = {.name = "cuda_f32", TABLE(float)};
+const struct kern kern_cuda_bf16 = {.name = "cuda_bf16", TABLE(bf16)};

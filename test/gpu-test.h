@@ -25,7 +25,7 @@ static const size_t type_size[] = {4, 2, 8, 4};
 /* An array on both sides: REF for cpu_f64, DEV on the device. */
 struct arr {
 	enum type type;
-	bool out;
+	bool out, scratch; /* written; what is in it does not matter */
 	int64_t n;
 	size_t bytes;
 	double tol;
@@ -41,6 +41,9 @@ static std::vector<struct arr *> arrays;
 static int tests, failures;
 static const char *only = ""; /* the tests with this in their name */
 static uint64_t state;
+static uint64_t key_ref[2];
+static uint64_t *key_dev;
+static struct kern_drop drop_ref, drop_dev;
 
 static void die(const char *what)
 {
@@ -149,7 +152,7 @@ static struct arr *in(enum type t, int64_t n, double scale = 1)
 }
 
 /* Read and written. */
-static struct arr *inout(enum type t, int64_t n, double scale = 1)
+static inline struct arr *inout(enum type t, int64_t n, double scale = 1)
 {
 	return with(t, randoms(n, scale), true);
 }
@@ -165,7 +168,17 @@ static struct arr *out(enum type t, int64_t n)
 	return a;
 }
 
-static struct arr *ints(int64_t n, int32_t lo, int32_t hi)
+/* NaN too, and not compared. */
+static inline struct arr *scratch_new(size_t bytes)
+{
+	struct arr *a = out(F32, (int64_t)(bytes / sizeof(float)));
+
+	a->out = false;
+	a->scratch = true;
+	return a;
+}
+
+static inline struct arr *ints(int64_t n, int32_t lo, int32_t hi)
 {
 	struct arr *a = arr_new(I32, n, false);
 
@@ -229,12 +242,40 @@ static void release(void)
 	arrays.clear();
 }
 
+static void drop_set(double p, int64_t row0)
+{
+	key_ref[0] = (uint64_t)rnd32() << 32 | rnd32();
+	key_ref[1] = rnd32();
+	if (device_copy(queue, key_dev, key_ref, sizeof(key_ref), &error) ||
+	    device_queue_wait(queue, &error))
+		die("key");
+	drop_ref = {p, key_ref, 7, row0};
+	drop_dev = {p, key_dev, 7, row0};
+}
+
+/* A line of TAP. */
+static void result(bool good, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void result(bool good, const char *fmt, ...)
+{
+	va_list ap;
+
+	tests++;
+	failures += !good;
+	printf("%sok %d - ", good ? "" : "not ", tests);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	fflush(stdout);
+}
+
 /* Run both sides and print a line of TAP; frees all arrays. */
-template <typename CPU, typename GPU>
-static void check(CPU cpu, GPU gpu, const char *fmt, ...)
+template <typename C, typename G>
+static void check(C cpu, G gpu, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-template <typename CPU, typename GPU>
-static void check(CPU cpu, GPU gpu, const char *fmt, ...)
+template <typename C, typename G>
+static void check(C cpu, G gpu, const char *fmt, ...)
 {
 	bool same = true, guarded = true, close = true;
 	char name[160], numbers[200] = "";
@@ -250,11 +291,10 @@ static void check(CPU cpu, GPU gpu, const char *fmt, ...)
 	}
 	gpu();
 	for (struct arr *a : arrays)
-		if (a->out)
+		if (a->out || a->scratch) {
 			download(a, a->got, &guarded);
-	for (struct arr *a : arrays)
-		if (a->out)
 			upload(a);
+		}
 	gpu();
 	for (struct arr *a : arrays) {
 		std::vector<char> again;
@@ -269,14 +309,48 @@ static void check(CPU cpu, GPU gpu, const char *fmt, ...)
 		close = close && d <= a->tol;
 		snprintf(numbers + len, sizeof(numbers) - len, " %.1e", d);
 	}
-	tests++;
-	failures += !(same && guarded && close);
-	printf("%sok %d - %s%s%s%s%s\n", same && guarded && close ? "" : "not ",
-	       tests, name, numbers, close ? "" : ", too far",
+	result(same && guarded && close, "%s%s%s%s%s", name, numbers,
+	       close ? "" : ", too far",
 	       same ? "" : ", differs from run to run",
 	       guarded ? "" : ", wrote outside");
-	fflush(stdout);
 	release();
+}
+
+/* Take the options, open the first device; false if there is none. */
+static bool test_open(int argc, char **argv)
+{
+	struct device_info info;
+	uint64_t seed = (uint64_t)time(NULL);
+
+	if (!device_count()) {
+		printf("1..0 # SKIP no CUDA device\n");
+		return false;
+	}
+	if (argc > 2 && !strcmp(argv[1], "--only"))
+		only = argv[2];
+	if (argc > 1 + 2 * (*only != 0))
+		seed = strtoull(argv[argc - 1], NULL, 0);
+	state = seed;
+	kern_cpu_init(4);
+	if (device_open(0, &info, &error))
+		die("open");
+	queue = device_queue_open(false, &error);
+	key_dev = (uint64_t *)device_alloc(sizeof(key_ref), &error);
+	if (!queue || !key_dev)
+		die("queue");
+	printf("# %s %s sm_%d%d, %ld bytes free of %ld, seed %llu\n", info.name,
+	       info.id, info.major, info.minor, (long)info.free_bytes,
+	       (long)info.bytes, (unsigned long long)seed);
+	return true;
+}
+
+/* The program's exit code. */
+static int test_close(void)
+{
+	printf("1..%d\n", tests);
+	device_free(key_dev);
+	device_queue_close(queue);
+	return failures != 0;
 }
 
 #endif

@@ -64,6 +64,11 @@ static inline double get(const struct kern *k, const void *v, int64_t i)
 			 : ((const double *)v)[i];
 }
 
+static inline int64_t bytes_of(const struct kern *k, int64_t n)
+{
+	return n * (int64_t)k->size;
+}
+
 static inline void set(const struct kern *k, void *v, int64_t i, double x)
 {
 	if (is_f32(k))

@@ -209,22 +209,17 @@ static void sumsq(const struct kern *k)
 
 static void adamw(const struct kern *k)
 {
-	k->adamw(NULL, a.p, a.m, a.v, a.g, PARAMS, &adam, true);
+	k->adamw(NULL, a.p, NULL, a.m, a.v, a.g, PARAMS, &adam, true);
 }
 
 static void zero(const struct kern *k)
 {
-	k->zero(NULL, a.dw, PARAMS);
+	k->zero(NULL, a.dw, PARAMS * (int64_t)k->size);
 }
 
 static void copy(const struct kern *k)
 {
-	k->copy(NULL, a.p, a.g, PARAMS);
-}
-
-static void add(const struct kern *k)
-{
-	k->add(NULL, a.p, a.g, PARAMS);
+	k->copy(NULL, a.p, a.g, PARAMS * (int64_t)k->size);
 }
 
 /*
@@ -271,7 +266,6 @@ static const struct op {
 	{"adamw", adamw, 1, 7.0 * PARAMS, 0},
 	{"zero", zero, 1, 1.0 * PARAMS, 0},
 	{"copy", copy, 0, 2.0 * PARAMS, 0},
-	{"add", add, 0, 3.0 * PARAMS, 0},
 };
 
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scalars between a step's gradients and its update. */
+#include <math.h>
+
+#include "kernels/kern_cpu.h"
+
+void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
+		const double *coef, int64_t M, bool counts)
+{
+	double sum = 0;
+
+	(void)q;
+	for (int64_t mb = 0; mb < M; mb++)
+		sum += loss[mb] * coef[mb];
+	s->metrics[METRIC_LOSS] = counts ? sum : 0;
+	s->metrics[METRIC_TOKENS] = counts ? s->tokens : 0;
+	s->metrics[METRIC_STOP] = s->stop;
+}
+
+/* torch's clip_grad_norm_: coeff = clip / (norm + 1e-6), if less than one. */
+void K(clip)(struct queue *q, struct kern_scalars *s)
+{
+	double scale = 1, tokens = s->metrics[METRIC_TOKENS];
+
+	(void)q;
+	if (s->per_token > 0)
+		scale = 1 / (tokens > 1 ? tokens : 1);
+	s->grad_norm = sqrt(s->metrics[METRIC_SUMSQ]) * scale;
+	if (s->clip > 0 && s->clip / (s->grad_norm + 1e-6) < 1)
+		scale *= s->clip / (s->grad_norm + 1e-6);
+	s->adam.grad_scale = scale;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention of the GPU's tables, their own and cuDNN's: small shapes against
+ * cpu_f64, with poisoned outputs and scratch between guard bands; large ones
+ * of cuDNN's against themselves, bit by bit, and against the own kernel.
+ *
+ *	g-attn [--only TEXT] [SEED]
+ */
+#include "kernels/attn_cudnn.h"
+#include "test/gpu-test.h"
+
+static struct kern_attn_dims dims_new(int64_t B, int64_t T, int64_t H,
+				      int64_t G, int64_t D,
+				      enum kern_attn backend)
+{
+	struct kern_attn_dims d = {};
+
+	d.B = B;
+	d.T = T;
+	d.H = H;
+	d.G = G;
+	d.D = D;
+	d.scale = 1.2 / sqrt((double)D);
+	d.heads = H + 3;
+	d.head0 = 2;
+	d.backend = backend;
+	return d;
+}
+
+/* Each op of K against cpu_f64's, which gives the backward's o and lse. */
+static void test_small(const struct kern &k, enum type t,
+		       const struct kern_attn_dims &d, double p)
+{
+	const struct kern &cpu = kern_cpu_f64;
+	int64_t N = d.B * d.T, row = (d.H + 2 * d.G) * d.D;
+	char name[100];
+
+	drop_set(p, 1000);
+	struct kern_attn_dims dr = d, dd = d;
+
+	dr.drop = drop_ref;
+	dd.drop = drop_dev;
+	snprintf(name, sizeof(name), "B %ld T %ld H %ld G %ld D %ld p %g%s",
+		 (long)d.B, (long)d.T, (long)d.H, (long)d.G, (long)d.D, p,
+		 d.backend == KERN_ATTN_CUDNN ? " cudnn" : "");
+	std::vector<double> work(cpu.attn_scratch(&dr) / sizeof(double));
+	struct arr *scratch = scratch_new(k.attn_scratch(&dd));
+	struct arr *o = out(t, N * d.H * d.D), *lse = out(F32, d.B * d.H * d.T);
+	struct arr *qkv = in(t, N * row);
+	std::vector<double> o_ref, lse_ref, qkv_ref = qkv->ref;
+
+	o->tol = t == BF16 ? 5e-3 : 3e-6;
+	lse->tol = 3e-6;
+	check(
+		[&] {
+			cpu.attn_fwd(NULL, ref(o), ref(lse), ref(qkv),
+				     work.data(), &dr);
+			o_ref = o->ref;
+			lse_ref = lse->ref;
+		},
+		[&] {
+			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv),
+				   dev(scratch), &dd);
+		},
+		"%s attn_fwd %s", k.name, name);
+	scratch = scratch_new(k.attn_scratch(&dd));
+	qkv = with(t, qkv_ref, false);
+	o = with(t, o_ref, false);
+	lse = with(F32, lse_ref, false);
+	struct arr *dout = in(t, N * d.H * d.D), *dqkv = out(t, N * row);
+
+	dqkv->tol = t == BF16 ? 6e-3 : 5e-6;
+	check(
+		[&] {
+			cpu.attn_bwd(NULL, ref(dqkv), ref(dout), ref(o),
+				     ref(lse), ref(qkv), work.data(), &dr);
+		},
+		[&] {
+			k.attn_bwd(queue, dev(dqkv), dev(dout), dev(o),
+				   dev(lse), dev(qkv), dev(scratch), &dd);
+		},
+		"%s attn_bwd %s", k.name, name);
+}
+
+static void test_smalls(const struct kern &k, enum type t, enum kern_attn who)
+{
+	static const int64_t shapes[][5] = {
+		{1, 1, 1, 1, 8},      {2, 100, 4, 2, 64},  {2, 65, 6, 2, 80},
+		{1, 257, 2, 1, 128},  {2, 260, 4, 2, 128}, {1, 130, 2, 2, 256},
+		{1, 91, 3, 1, 20},    {2, 64, 2, 2, 16},   {3, 77, 4, 2, 96},
+		{2, 1000, 4, 2, 64},  {3, 1000, 2, 2, 64}, {1, 1024, 2, 1, 128},
+		{2, 1000, 4, 1, 128},
+	};
+
+	for (const int64_t *s : shapes) {
+		struct kern_attn_dims d =
+			dims_new(s[0], s[1], s[2], s[3], s[4], who);
+
+		test_small(k, t, d, 0);
+		if (who == KERN_ATTN_OWN || s[1] == 100)
+			test_small(k, t, d, 0.2);
+	}
+}
+
+/* Numbers in (-1.7, 1.7). */
+static __global__ void random_kernel(bf16 *p, size_t n, uint32_t seed)
+{
+	size_t step = (size_t)gridDim.x * blockDim.x;
+	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	for (; i < n; i += step) {
+		uint32_t h = ((uint32_t)i + seed) * 2654435761u;
+
+		h ^= h >> 15;
+		h *= 2246822519u;
+		h ^= h >> 13;
+		p[i] = (bf16)((float)(int32_t)h * 0x1.b4p-31f);
+	}
+}
+
+/* How X differs from Y: elements, and the squares of x - y and y. */
+struct difference {
+	unsigned long long elements;
+	double d, y;
+};
+
+static __global__ void difference_kernel(struct difference *to, const bf16 *x,
+					 const bf16 *y, size_t n)
+{
+	size_t step = (size_t)gridDim.x * blockDim.x;
+	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+	unsigned long long elements = 0;
+	double d = 0, square = 0;
+
+	for (; i < n; i += step) {
+		double a = (double)(float)x[i], b = (double)(float)y[i];
+
+		elements += !(__bfloat16_as_ushort(x[i]) ==
+			      __bfloat16_as_ushort(y[i]));
+		d += (a - b) * (a - b);
+		square += b * b;
+	}
+	atomicAdd(&to->elements, elements);
+	atomicAdd(&to->d, d);
+	atomicAdd(&to->y, square);
+}
+
+/* What the ops write, one behind the other: o, dqkv, lse. */
+struct outputs {
+	size_t o, dqkv, lse; /* bytes */
+	char *at;
+};
+
+struct large {
+	struct kern_attn_dims d;
+	bf16 *qkv, *dout;
+	struct outputs first, again;
+	char *scratch;
+	size_t scratch_bytes;
+	struct difference *difference;
+	struct err e;
+};
+
+static void *room(struct large *l, size_t bytes)
+{
+	void *p = device_alloc(bytes, &l->e);
+
+	if (!p) {
+		error = l->e;
+		die("room");
+	}
+	return p;
+}
+
+static void large_open(struct large *l, const struct kern_attn_dims &d)
+{
+	struct kern_attn_dims own = d;
+	size_t tokens = (size_t)(d.B * d.T), row = (size_t)(d.H + 2 * d.G);
+
+	l->d = d;
+	l->first.o = tokens * (size_t)(d.H * d.D) * 2;
+	l->first.dqkv = tokens * row * (size_t)d.D * 2;
+	l->first.lse = tokens * (size_t)d.H * 4;
+	l->again = l->first;
+	size_t all = l->first.o + l->first.dqkv + l->first.lse;
+
+	l->first.at = (char *)room(l, all);
+	l->again.at = (char *)room(l, all);
+	l->qkv = (bf16 *)room(l, l->first.dqkv);
+	l->dout = (bf16 *)room(l, l->first.o);
+	own.backend = KERN_ATTN_OWN;
+	l->scratch_bytes = kern_cuda_bf16.attn_scratch(&d);
+	if (l->scratch_bytes < kern_cuda_bf16.attn_scratch(&own))
+		l->scratch_bytes = kern_cuda_bf16.attn_scratch(&own);
+	l->scratch = (char *)room(l, l->scratch_bytes);
+	l->difference = (struct difference *)room(l, sizeof(*l->difference));
+	random_kernel<<<1024, 256, 0, queue->stream>>>(
+		l->qkv, l->first.dqkv / 2, rnd32());
+	random_kernel<<<1024, 256, 0, queue->stream>>>(l->dout, l->first.o / 2,
+						       rnd32());
+}
+
+static void large_close(struct large *l)
+{
+	device_free(l->first.at);
+	device_free(l->again.at);
+	device_free(l->qkv);
+	device_free(l->dout);
+	device_free(l->scratch);
+	device_free(l->difference);
+}
+
+/* Forward and backward of D, from sample FIRST on. */
+static void large_ops(struct large *l, const struct outputs &to,
+		      const struct kern_attn_dims &d, int64_t first)
+{
+	const struct kern &k = kern_cuda_bf16;
+	size_t B = (size_t)l->d.B, b = (size_t)first;
+	char *o = to.at + to.o / B * b;
+	char *dqkv = to.at + to.o + to.dqkv / B * b;
+	char *lse = to.at + to.o + to.dqkv + to.lse / B * b;
+	char *qkv = (char *)l->qkv + to.dqkv / B * b;
+	char *dout = (char *)l->dout + to.o / B * b;
+
+	k.attn_fwd(queue, o, lse, qkv, l->scratch, &d);
+	k.attn_bwd(queue, dqkv, dout, o, lse, qkv, l->scratch, &d);
+}
+
+static void large_poison(struct large *l, const struct outputs &to)
+{
+	if (device_fill(queue, to.at, 0xff, to.o + to.dqkv + to.lse, &error) ||
+	    device_fill(queue, l->scratch, 0xff, l->scratch_bytes, &error))
+		die("poison");
+}
+
+/* Of l->again from l->first: of o and dqkv, and of lse if BITS. */
+static struct difference large_compare(struct large *l, bool bits)
+{
+	const struct outputs &a = l->again, &b = l->first;
+	size_t n = a.o + a.dqkv + (bits ? a.lse : 0);
+	struct difference found = {};
+
+	if (device_fill(queue, l->difference, 0, sizeof(found), &error))
+		die("clear");
+	difference_kernel<<<1024, 256, 0, queue->stream>>>(
+		l->difference, (bf16 *)a.at, (bf16 *)b.at, n / 2);
+	if (device_copy(queue, &found, l->difference, sizeof(found), &error) ||
+	    device_queue_wait(queue, &error))
+		die("compare");
+	return found;
+}
+
+/* The second run's launches are played back from a graph. */
+static void large_captured(struct large *l)
+{
+	cudaGraph_t graph = NULL;
+	cudaGraphExec_t exec = NULL;
+	cudaStream_t s = queue->stream;
+
+	if (kern_cudnn_prepare(queue, &l->d, &error))
+		die("prepare");
+	large_poison(l, l->again);
+	if (cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal))
+		die("capture");
+	large_ops(l, l->again, l->d, 0);
+	if (cudaStreamEndCapture(s, &graph) ||
+	    cudaGraphInstantiate(&exec, graph, 0) || cudaGraphLaunch(exec, s) ||
+	    device_queue_wait(queue, &error))
+		die("replay");
+	cudaGraphExecDestroy(exec);
+	cudaGraphDestroy(graph);
+}
+
+static void test_large(const struct kern_attn_dims &d)
+{
+	struct large l = {};
+	struct kern_attn_dims other = d;
+	struct difference x;
+	char name[100];
+
+	snprintf(name, sizeof(name), "cudnn (%ld, %ld, %ld, %ld, %ld)",
+		 (long)d.B, (long)d.H, (long)d.G, (long)d.T, (long)d.D);
+	if (!strstr(name, only))
+		return;
+	large_open(&l, d);
+	large_captured(&l);
+	large_poison(&l, l.first);
+	large_ops(&l, l.first, d, 0);
+	x = large_compare(&l, true);
+	result(!x.elements, "%s twice, then from a graph: %llu differ", name,
+	       x.elements);
+	large_poison(&l, l.again);
+	other.B = 1;
+	for (int64_t b = 0; b < d.B; b++)
+		large_ops(&l, l.again, other, b);
+	x = large_compare(&l, true);
+	result(!x.elements, "%s by samples, other launches: %llu differ", name,
+	       x.elements);
+	large_poison(&l, l.again);
+	other = d;
+	other.backend = KERN_ATTN_OWN;
+	large_ops(&l, l.again, other, 0);
+	x = large_compare(&l, false);
+	result(sqrt(x.d / x.y) < 1e-2, "%s against the own kernel: %.1e", name,
+	       sqrt(x.d / x.y));
+	large_close(&l);
+}
+
+static void test_cudnn(void)
+{
+	static const int64_t shapes[][5] = {
+		{3, 1000, 6, 2, 64},   {64, 1024, 12, 12, 64},
+		{2, 8192, 32, 8, 128}, {5, 4096, 12, 12, 64},
+		{4, 1024, 8, 2, 128},  {1, 20000, 40, 40, 128},
+	};
+	size_t version;
+
+	if (kern_cudnn_load(&version, &error)) {
+		result(true, "cudnn # SKIP %s", error.text);
+		return;
+	}
+	printf("# cuDNN %zu\n", version);
+	test_smalls(kern_cuda_bf16, BF16, KERN_ATTN_CUDNN);
+	test_small(kern_cuda_f32, F32,
+		   dims_new(2, 100, 4, 2, 64, KERN_ATTN_CUDNN), 0);
+	for (const int64_t *s : shapes)
+		test_large(dims_new(s[0], s[1], s[2], s[3], s[4],
+				    KERN_ATTN_CUDNN));
+}
+
+int main(int argc, char **argv)
+{
+	if (!test_open(argc, argv))
+		return 0;
+	test_smalls(kern_cuda_f32, F32, KERN_ATTN_OWN);
+	test_smalls(kern_cuda_bf16, BF16, KERN_ATTN_OWN);
+	test_cudnn();
+	return test_close();
+}
