@@ -10,9 +10,13 @@ SAN ?=
 V ?=
 TEST_JOBS ?= 1
 BLAS ?= blis-openmp
-CUDA ?= 0
+NVCC ?= nvcc
+cuda := $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC) 2>/dev/null)))
+# 1: for GPUs too, the default where nvcc is; the demo wants a GPU as well, and
+# no sanitizer knows CUDA
+CUDA ?= $(if $(SAN)$(if $(filter demo,$(MAKECMDGOALS)),$(if $(wildcard /dev/nvidiactl),,no)),0,$(if $(cuda),1,0))
 
-variant = cpu$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+variant = $(if $(filter 0,$(CUDA)),cpu,cuda)$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma := ,
 BUILD ?= build/$(variant)
 Q = $(if $(filter 1,$(V)),,@)
@@ -23,6 +27,8 @@ arch := $(shell $(CC) -print-multiarch 2>/dev/null)
 sys = /usr/lib/$(arch)
 PMIX_DIR ?= $(sys)/pmix2
 HDF5_DIR ?= $(sys)/hdf5/serial
+# folder of cudnn.h; CUDNN= builds without, then attention is our own kernel's
+CUDNN ?= $(patsubst %/,%,$(dir $(firstword $(wildcard $(cuda)/include/cudnn.h /usr/include/$(arch)/cudnn.h /usr/include/cudnn.h))))
 HDF5_INC ?= $(if $(wildcard $(HDF5_DIR)/include),$(HDF5_DIR)/include,/usr/include/hdf5/serial)
 MPI_DIR ?= $(sys)/openmpi
 BLAS_LIB ?= $(sys)/$(BLAS)/libblis.a
@@ -40,14 +46,16 @@ override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 plan_src = $(sort $(wildcard lib/base/*.c lib/plan/*.c))
 kern_src = $(sort $(wildcard kernels/*.c))
 ckpt_src = $(sort $(wildcard ckpt/*.c))
-train_src = $(sort $(wildcard lib/train/*.c))
+gpu_only = lib/train/comm_nccl%.c lib/train/machine_cuda.c
+train_src = $(filter-out $(if $(filter 0,$(CUDA)),$(gpu_only)),$(sort $(wildcard lib/train/*.c)))
 progs = $(basename $(notdir $(sort $(wildcard bin/*.c))))
 helpers = $(basename $(notdir $(sort $(wildcard test/x-*.c))))
 units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
 
 o = $(patsubst %.c,$(BUILD)/%.o,$(1))
 kern_obj = $(patsubst kernels/%.c,$(BUILD)/kernels/%.f32.o,$(kern_src)) \
-	$(patsubst kernels/%.c,$(BUILD)/kernels/%.f64.o,$(kern_src))
+	$(patsubst kernels/%.c,$(BUILD)/kernels/%.f64.o,$(kern_src)) \
+	$(if $(filter 0,$(CUDA)),,$(patsubst %,$(BUILD)/%.o,$(sort $(wildcard kernels/*.cu))))
 plan_lib = $(BUILD)/libplan.a
 kern_lib = $(BUILD)/libkern.a
 ckpt_lib = $(BUILD)/libckpt.a
@@ -56,24 +64,27 @@ train_lib = $(BUILD)/libtrain.a
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
 plan_ldlibs = -lconfig -ljansson -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
-train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
+gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
+train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant gpu-test
+.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 ifneq ($(CUDA),0)
-$(error CUDA=$(CUDA): train-worker does not run on GPUs yet; `make gpu-test` tests their ops)
+ifeq ($(cuda),)
+$(error CUDA=$(CUDA): there is no $(NVCC); install the CUDA Toolkit, name it with NVCC=, or build with CUDA=0)
+endif
 endif
 
 all: variant $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
 
 variant:
-	$(call say,VARIANT,$(variant)$(if $(shell command -v nvcc 2>/dev/null),, (no nvcc)))
+	$(call say,VARIANT,$(variant)$(if $(cuda),$(if $(filter 0,$(CUDA)),,$(if $(CUDNN),, (no cudnn.h: CUDNN=FOLDER))), (no nvcc: for CPUs alone)))
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
-	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA PMIX_DIR HDF5_DIR MPI_DIR'
+	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA CUDNN PMIX_DIR HDF5_DIR MPI_DIR'
 
 deps: ## install what is missing from Debian
 	$(Q)slurm/deps --all
@@ -85,7 +96,7 @@ demo: ## install what is missing, build, train, reshard and resume under Slurm
 
 $(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
 $(BUILD)/ckpt/%.o: inc = -I$(HDF5_INC)
-$(BUILD)/lib/train/%.o: inc = $(inc_train)
+$(BUILD)/lib/train/%.o: inc = $(inc_train) $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
 $(BUILD)/bin/%.o $(BUILD)/test/%.o: inc = $(inc_train)
 
 $(BUILD)/kernels/%.f32.o: kernels/%.c Makefile
@@ -154,25 +165,35 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
-## the ops on GPUs: their test and bench; train-worker does not use them yet
-gpu = build/gpu
-NVCC ?= nvcc
+## GPUs
 GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
 NVFLAGS = -std=c++20 -O3 -lineinfo -I. --expt-relaxed-constexpr -MMD -MP \
 	-Xcompiler -Wall,-Wextra,-fno-strict-aliasing $(GENCODE)
 
-$(gpu)/%.o: %.cu Makefile
+$(BUILD)/kernels/attn_cudnn.cu.o $(BUILD)/kernels/attn_cudnn_graph.cu.o $(BUILD)/test/g-plan.cu.o: \
+	NVFLAGS += $(if $(CUDNN),-DKERN_CUDNN -I$(CUDNN))
+
+$(BUILD)/%.cu.o: %.cu Makefile
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(NVFLAGS) -c -o $@ $<
 
-$(gpu)/test/g-kern $(gpu)/test/bench/gpu-ops: $(gpu)/%: $(gpu)/%.o \
-		$(patsubst %.cu,$(gpu)/%.o,$(sort $(wildcard kernels/*.cu))) $(kern_lib) $(plan_lib)
+gpu_tests = $(BUILD)/test/g-kern $(BUILD)/test/g-attn
+$(gpu_tests) $(BUILD)/test/bench/gpu-ops: $(BUILD)/%: $(BUILD)/%.cu.o $(kern_lib) $(BUILD)/lib/base/err.o
 	$(call say,LD,$@)
-	$(Q)$(NVCC) -Wno-deprecated-gpu-targets -o $@ $^ $(BLAS_LIB) -lgomp -lcublasLt -lpthread
+	$(Q)$(CC) -o $@ $^ $(BLAS_LIB) -fopenmp $(gpu_ldlibs) -lm -lpthread
 
-gpu-test: $(gpu)/test/g-kern $(gpu)/test/bench/gpu-ops ## test the ops on a GPU (needs nvcc)
-	$(Q)$(gpu)/test/g-kern
+$(BUILD)/test/g-plan: $(BUILD)/test/g-plan.cu.o $(BUILD)/kernels/attn_cudnn_graph.cu.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(gpu_ldlibs)
+
+gpu-test: $(gpu_tests) $(BUILD)/test/bench/gpu-ops ## test the ops on a GPU
+	$(Q)set -e; for t in $(gpu_tests); do $$t; done
+
+ifneq ($(CUDNN),)
+gpu-plan: $(BUILD)/test/g-plan ## plan cuDNN's attention for an H200, without a GPU
+	$(Q)$(BUILD)/test/g-plan test/data/h200_deviceprop.json $(wildcard $(cuda)/lib*/stubs/libcuda.so)
+endif
 
 bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)slurm/deps --bench
@@ -206,4 +227,4 @@ uninstall: ## remove what install put there
 clean: ## remove what was built
 	rm -rf build
 
--include $(shell find $(BUILD) $(gpu) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -13,6 +13,7 @@
 struct options {
 	struct cli_list sets;
 	bool quiet, verbose;
+	int64_t profile;
 };
 
 static int parse(struct options *o, int argc, char **argv, int *first,
@@ -23,6 +24,9 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "change one setting, as the file would say it", 0, 0},
 		{"quiet", 'q', CLI_FLAG, &o->quiet, NULL,
 		 "say warnings and errors only", 0, 0},
+		{"profile", 0, CLI_INT, &o->profile, "STEP",
+		 "print where the time of that step goes, op by op", 1,
+		 INT64_MAX},
 		{"verbose", 'v', CLI_FLAG, &o->verbose, NULL, "say more", 0, 0},
 		{0},
 	};
@@ -93,7 +97,7 @@ static int needed_to_train(const char *file, const struct run *r, struct err *e)
  */
 static int read_config(const char *file, const struct options *o,
 		       const struct boot *boot, struct config *c,
-		       struct arena *a, struct err *e)
+		       const struct machine **m, struct arena *a, struct err *e)
 {
 	struct report r = {.arena = a};
 	size_t errors, unserved = 0;
@@ -101,6 +105,10 @@ static int read_config(const char *file, const struct options *o,
 	if (config_load(file, o->sets.item, o->sets.count, a, c, &r, e))
 		return -1;
 	config_finish(c, boot->world, &r);
+	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
+	if (!*m)
+		return -1;
+	c->spec.device = (*m)->device;
 	errors = report_count(&r, ERROR);
 	if (!errors)
 		unserved = (size_t)config_unserved(c, &r);
@@ -108,7 +116,7 @@ static int read_config(const char *file, const struct options *o,
 		say_findings(&r, file, WARNING);
 	if (errors)
 		return err_set(e, CODE_CONFIG, "'%s' has %zu error%s", file,
-			       errors, errors == 1 ? "" : "s");
+			       errors, plural((long long)errors));
 	if (unserved)
 		return err_set(e, CODE_CONFIG,
 			       "'%s' is valid but asks for what train-worker "
@@ -131,6 +139,7 @@ static int work(const char *file, const struct options *o)
 			       : o->verbose ? LOG_DEBUG
 					    : LOG_INFO;
 	enum code code = CODE_DONE;
+	const struct machine *machine;
 	struct boot boot = {0};
 	struct config config;
 	struct arena arena;
@@ -143,9 +152,10 @@ static int work(const char *file, const struct options *o)
 	log_open("train-worker", boot.world > 1 ? boot.rank : -1, level);
 	if (boot.hint[0])
 		log_warn("%s", boot.hint);
-	bad = read_config(file, o, &boot, &config, &arena, &e);
-	boot.common = bad; /* all ranks read the same file: one tells */
-	if (bad || loop_run(&boot, &config, &code, &e))
+	bad = read_config(file, o, &boot, &config, &machine, &arena, &e);
+	/* All ranks read the same file: one tells. */
+	boot.common = bad && e.code != CODE_LAUNCH;
+	if (bad || loop_run(&boot, &config, machine, o->profile, &code, &e))
 		return end(&boot, &e);
 	boot_close(&boot);
 	arena_close(&arena);

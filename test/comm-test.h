@@ -30,11 +30,11 @@ static void world_open(const char *program, double timeout)
 	end(boot_open(&boot, 30, &err));
 	log_open(program, boot.rank, LOG_INFO);
 	end(boot_exchange(&boot, &card, 30, &err));
-	end(comm_open(&comm, &boot, timeout, &err));
+	end(comm_open(&comm, &boot, false, timeout, &err));
 	for (int r = 0; r < boot.world; r++)
 		ranks[r] = r;
-	end(comm_group_open(comm, "world", ranks, boot.world, boot.rank, &world,
-			    &err));
+	end(comm_group_open(comm, "world", COMM_COLLECTIVES, ranks, boot.world,
+			    boot.rank, &world, &err));
 }
 
 static void world_close(void)

@@ -15,12 +15,12 @@ ranks() { # N COMMAND...
 run ranks 3 "$helper" all
 is "three ranks: exit 0" "$rc" 0
 is "three ranks know each other" "$(sort <<<"$out")" \
-	"rank 0 of 3, local 0 of 3, nonce 1, last 0.1.0
-rank 1 of 3, local 1 of 3, nonce 1, last 0.1.0
-rank 2 of 3, local 2 of 3, nonce 1, last 0.1.0"
+	"rank 0 of 3, node 0, local 0 of 3, nonce 1, last 0.1.0
+rank 1 of 3, node 1, local 1 of 3, nonce 1, last 0.1.0
+rank 2 of 3, node 2, local 2 of 3, nonce 1, last 0.1.0"
 run "$helper" all
 is "alone: exit 0" "$rc $out" \
-	"0 rank 0 of 1, local 0 of 1, nonce 1, last 0.1.0"
+	"0 rank 0 of 1, node 0, local 0 of 1, nonce 1, last 0.1.0"
 
 ### a rank that differs: one line, on rank 0, names both
 differs() { # MODE WHAT A B
@@ -34,6 +34,12 @@ differs version 'binary version' 0.1.0 0.0.9
 differs shape shape 0123456789abcdef0123456789abcdef x123.*
 differs config config 0123456789abcdef0123456789abcdef x123.*
 differs step 'step to resume from' 120 -1
+
+run ranks 3 "$helper" device
+is "a GPU for two: exit 5" "$rc" 5
+is "a GPU for two: said once" "$(grep -c 'error: ' <<<"$err")" 1
+like "a GPU for two: both ranks, the GPU, the way out" "$err" \
+	'\[0\]: error: rank 0 on [^ ]+ and rank 2 on [^ ]+ use the same GPU, 0000:00:00.0 of [^ ]+: .*--gpus-per-task=1'
 
 ### a rank that does not come
 begun=$SECONDS

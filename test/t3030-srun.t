@@ -25,11 +25,23 @@ ranks() { # NODES TASKS_PER_NODE COMMAND...
 
 run ranks 2 2 "$units/x-boot" all
 is "two nodes know each other" "$rc $(sort <<<"$out" | head -1)" \
-	"0 rank 0 of 4, local 0 of 4, nonce 1, last 0.1.0"
+	"0 rank 0 of 4, node 0, local 0 of 4, nonce 1, last 0.1.0"
+is "a rank's number on its node, as Slurm has it" \
+	"$(sort <<<"$out" | grep -o 'node [0-9]*, local [0-9]*')" \
+	"node 0, local 0
+node 1, local 1
+node 0, local 2
+node 1, local 3"
+run ranks 2 2 "$units/x-boot" device
+like "a GPU for two: both ranks and nodes" "$rc $err" \
+	'^5 .*rank 0 on n1 and rank 3 on n2 use the same GPU, 0000:00:00.0 of '
+tests=$("$units/u-comm" 2>/dev/null | sed -n 's/^1\.\.//p' | head -1)
 run ranks 2 2 "$units/u-comm"
-is "collectives over two nodes" "$rc $(grep -c '^ok' <<<"$out")" "0 36"
+is "collectives over two nodes" "$rc $(grep -c '^ok' <<<"$out")" \
+	"0 $((4 * tests))"
 run ranks 1 2 "$units/u-comm"
-is "collectives on one node" "$rc $(grep -c '^ok' <<<"$out")" "0 18"
+is "collectives on one node" "$rc $(grep -c '^ok' <<<"$out")" \
+	"0 $((2 * tests))"
 
 run ranks 2 2 "$units/x-boot" config
 like "a mismatch names nodes" "$rc $err" \
@@ -53,5 +65,5 @@ like "srun --mpi=none is refused" "$rc $err" \
 	'^5 .*one of 4 tasks .*srun --mpi=pmix'
 run srun --mpi=none -n1 "$units/x-boot" all
 is "one task without PMIx is alone" "$rc $out" \
-	"0 rank 0 of 1, local 0 of 1, nonce 1, last 0.1.0"
+	"0 rank 0 of 1, node 0, local 0 of 1, nonce 1, last 0.1.0"
 done_testing

@@ -117,6 +117,34 @@ run train-worker $layouts/llama.cfg --set "run.dir=\"$T/busy\"" --set run.train_
 	--set run.lr_decay_iters=10 --set run.seed=7
 like "another seed on resume: a warning with both" "$err" "run.seed is 7, .*busy' was trained with 1234"
 
+# Each setting that decides which samples come is told with both values.
+cp $layouts/tokens.txt "$T/other.txt"
+data=$layouts/tokens.txt
+changed() { # changed NAME WARNING-OR-"" [SET]... : go on from step 6
+	rm -rf "$T/go" && cp -r "$T/busy" "$T/go"
+	worker "$T/go" llama 1 run.train_iters=7 run.lr_decay_iters=10 "${@:3}"
+	is "$1 on resume: goes on" $? 0
+	is "$1 on resume: warnings" "$(sed -n 's/.*warning: //p' "$T/go.log")" "$2"
+}
+was="'$T/go' was trained with"
+so="other samples come from here on"
+rm -r "$T/busy/step_00000006" # of another seed
+worker "$T/busy" llama 1 run.train_iters=6 run.lr_decay_iters=10
+changed "nothing changed" ""
+changed "another split" "run.split is \"80,20\", $was \"90,10,0\": $so" run.split=80,20
+changed "other data" "run.data_path is \"$T/other.txt\", $was \"$data\": $so" \
+	"run.data_path=$T/other.txt"
+blend="[\"1\", \"$data\", \"3\", \"$T/other.txt\"]"
+changed "a blend" "run.data_path is $blend, $was \"$data\": $so" "run.data_path=$blend"
+changed "all at once" "run.seed is 7, $was 1234: samples and dropout go on in another order
+run.data_path is \"$T/other.txt\", $was \"$data\": $so
+run.split is \"1\", $was \"90,10,0\": $so" run.seed=7 "run.data_path=$T/other.txt" run.split=1
+ok "what is resharded tells it, too" ckpt-merge reshard "$T/busy" "$T/moved" \
+	--set place.tensor_model_parallel_size=2
+rm -rf "$T/busy" && mv "$T/moved" "$T/busy"
+changed "another split, resharded" "run.split is \"80,20\", $was \"90,10,0\": $so" run.split=80,20
+changed "weights alone" "" run.split=80,20 "run.load=\"$T/good\"" "run.dir=\"$T/fine\"" run.finetune=true
+
 worker "$T/hang" llama 2 "${long[@]}" run.watchdog_seconds=3.0 &
 job=$!
 wait_for 60 steps "$T/hang" 3

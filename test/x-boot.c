@@ -29,6 +29,10 @@ static void fill(struct boot_card *card, const char *what)
 	*card = (struct boot_card){.version = "0.1.0", .resume_step = 120};
 	snprintf(card->shape_hash, sizeof(card->shape_hash), "%s", one);
 	snprintf(card->config_hash, sizeof(card->config_hash), "%s", one);
+	/* each its own, but the last the first one's */
+	if (!strcmp(what, "device"))
+		snprintf(card->device, sizeof(card->device), "0000:%02x:00.0",
+			 boot.rank % (boot.world - 1));
 	if (boot.rank != boot.world - 1)
 		return;
 	if (!strcmp(what, "version"))
@@ -57,9 +61,9 @@ int main(int argc, char **argv)
 	log_open("x-boot", boot.rank, LOG_INFO);
 	fill(&card, what);
 	end(boot_exchange(&boot, &card, 2, &err));
-	printf("rank %d of %d, local %d of %d, nonce %d, last %s\n", boot.rank,
-	       boot.world, boot.local_rank, boot.local_size,
-	       boot.nonce == boot.card[0].nonce,
+	printf("rank %d of %d, node %d, local %d of %d, nonce %d, last %s\n",
+	       boot.rank, boot.world, boot.node_rank, boot.local_rank,
+	       boot.local_size, boot.nonce == boot.card[0].nonce,
 	       boot.card[boot.world - 1].version);
 	boot_close(&boot);
 	return 0;

@@ -9,7 +9,29 @@
 #include "lib/base/sys.h"
 #include "test/comm-test.h"
 
+static void run(struct comm_req *req)
+{
+	end(comm_start(req, &err));
+	end(comm_wait(req, &err));
+}
+
 /* --- failures: the last rank misbehaves, the others must notice ---------- */
+
+static void sum(double *x, int n)
+{
+	double room[64];
+	struct comm_req req = {.op = COMM_SUM,
+			       .group = world,
+			       .type = COMM_F64,
+			       .send = x,
+			       .recv = x,
+			       .n = n,
+			       .scratch = room,
+			       .scratch_bytes = sizeof(room),
+			       .name = "sum"};
+
+	run(&req);
+}
 
 static void fail_absent(void)
 {
@@ -17,21 +39,25 @@ static void fail_absent(void)
 
 	if (boot.rank == boot.world - 1)
 		sleep(60);
-	end(comm_sum(world, &x, 1, &err));
+	sum(&x, 1);
 }
 
 static void fail_stopped(void)
 {
+	double x = 1;
+
 	if (boot.rank == boot.world - 1)
 		raise(SIGSTOP);
-	end(comm_barrier(world, &err));
+	sum(&x, 1);
 }
 
 static void fail_killed(void)
 {
+	double x = 1;
+
 	if (boot.rank == boot.world - 1)
 		raise(SIGKILL);
-	end(comm_barrier(world, &err));
+	sum(&x, 1);
 }
 
 static void fail_kind(void)
@@ -51,15 +77,28 @@ static void fail_kind(void)
 		req.recv = y;
 		req.scratch = NULL;
 	}
-	end(comm_start(&req, &err));
-	end(comm_wait(&req, &err));
+	run(&req);
 }
 
 static void fail_length(void)
 {
 	double x[4] = {0};
 
-	end(comm_sum(world, x, boot.rank == boot.world - 1 ? 2 : 4, &err));
+	sum(x, boot.rank == boot.world - 1 ? 2 : 4);
+}
+
+static void fail_bf16(void)
+{
+	uint16_t x = 0;
+	struct comm_req req = {.op = COMM_SUM,
+			       .group = world,
+			       .type = COMM_BF16,
+			       .send = &x,
+			       .recv = &x,
+			       .n = 1,
+			       .name = "layer 3 attn out"};
+
+	run(&req);
 }
 
 /* --- more than an int counts ---------------------------------------------- */
@@ -102,8 +141,7 @@ static void large_message(void)
 			       .peer = 1 - boot.rank,
 			       .name = "large"};
 
-	end(comm_start(&req, &err));
-	end(comm_wait(&req, &err));
+	run(&req);
 	for (int64_t i = 0; i < n; i++)
 		check_mark(x[i], mark(0, i), i);
 	free(x);
@@ -126,15 +164,13 @@ static void large_collectives(void)
 			       .scratch_bytes = sizeof(room),
 			       .name = "large"};
 
-	end(comm_start(&req, &err));
-	end(comm_wait(&req, &err));
+	run(&req);
 	for (int64_t i = 0; i < 2 * n; i++)
 		check_mark(all[i], mark((int)(i / n), i % n), i);
 	req.op = COMM_REDUCE_SCATTER;
 	req.send = all;
 	req.recv = own;
-	end(comm_start(&req, &err));
-	end(comm_wait(&req, &err));
+	run(&req);
 	for (int64_t i = 0; i < n; i++)
 		check_mark(own[i], 2 * mark(boot.rank, i), i);
 	free(all);
@@ -172,8 +208,7 @@ static double best_of(enum comm_op op, int64_t n, int repeat)
 	}
 	for (int i = 0; i < repeat; i++) {
 		start = sys_seconds();
-		end(comm_start(&req, &err));
-		end(comm_wait(&req, &err));
+		run(&req);
 		start = sys_seconds() - start;
 		best = start < best ? start : best;
 	}
@@ -209,8 +244,8 @@ static const struct {
 } modes[] = {
 	{"absent", fail_absent, 1.5}, {"stopped", fail_stopped, 1.5},
 	{"killed", fail_killed, 1.5}, {"kind", fail_kind, 1.5},
-	{"length", fail_length, 1.5}, {"bench", bench, 30},
-	{"large", large, 120},
+	{"length", fail_length, 1.5}, {"bf16", fail_bf16, 1.5},
+	{"bench", bench, 30},	      {"large", large, 120},
 };
 
 int main(int argc, char **argv)

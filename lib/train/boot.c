@@ -109,7 +109,7 @@ int boot_open(struct boot *b, double timeout, struct err *e)
 	b->launched = true;
 	b->rank = job.rank;
 	b->world = job.world;
-	b->local_rank = job.local_rank;
+	b->node_rank = b->local_rank = job.local_rank;
 	b->local_size = job.local_size;
 	if (job.host[0])
 		memcpy(b->host, job.host, sizeof(b->host));
@@ -159,6 +159,37 @@ static int compare(const struct boot_card *card, int r, struct err *e)
 		      "run.dir must be one file system that all nodes see "
 		      "alike",
 		      e);
+}
+
+/* The rank before R that has R's GPU, or -1. */
+static int shares_device(const struct boot_card *card, int r)
+{
+	for (int i = 0; i < r; i++)
+		if (*card[r].device &&
+		    !strcmp(card[i].device, card[r].device) &&
+		    !strcmp(card[i].machine, card[r].machine))
+			return i;
+	return -1;
+}
+
+int boot_compare(const struct boot_card *card, int world, struct err *e)
+{
+	for (int r = 1; r < world; r++) {
+		int i = shares_device(card, r);
+
+		if (compare(card, r, e))
+			return -1;
+		if (i >= 0)
+			return err_set(
+				e, CODE_LAUNCH,
+				"rank %d on %s and rank %d on %s use the same "
+				"GPU, %s of %s: a rank needs one of its own: "
+				"start with --gpus-per-task=1, or with as many "
+				"in --gres=gpu:N as in --ntasks-per-node=N",
+				i, card[i].host, r, card[r].host,
+				card[r].device, card[r].machine);
+	}
+	return 0;
 }
 
 static void count_local(struct boot *b)
@@ -223,12 +254,8 @@ int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 		return err_set(e, (enum code)b->card[failed].code,
 			       "rank %d on %s could not start: %s", failed,
 			       b->card[failed].host, b->card[failed].why);
-	for (int r = 1; r < b->world; r++)
-		if (compare(b->card, r, e)) {
-			b->common = true;
-			return -1;
-		}
-	return 0;
+	b->common = boot_compare(b->card, b->world, e) != 0;
+	return b->common ? -1 : 0;
 }
 
 static void sleep_for(double seconds)

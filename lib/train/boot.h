@@ -11,10 +11,12 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/train/comm.h"
 
 /*
  * What every rank tells every other, in one exchange.  The caller fills
- * version, the hashes and the step; unused bytes are zero.
+ * version, the hashes, the step, and on GPUs the device and rank 0's comm_id;
+ * unused bytes are zero.
  */
 struct boot_card {
 	char version[32]; /* of this binary; first, so that any can read it */
@@ -22,15 +24,18 @@ struct boot_card {
 	char machine[64]; /* gethostname: nodes may share one */
 	char shape_hash[33];
 	char config_hash[33]; /* of the finalised config */
+	char device[16];      /* bus address of its GPU; "": none */
 	int64_t resume_step;  /* -1: from the start */
 	uint64_t cpus;	      /* hash of the cpus it may run on */
 	uint64_t nonce;	      /* rank 0's is the job's */
 	int32_t code;	      /* not 0: this rank could not start, */
 	char why[252];	      /* because of this (cut) */
+	unsigned char comm_id[COMM_ID_BYTES];
 };
 
 struct boot {
 	int rank, world;
+	int node_rank; /* among those of its node in the launcher's view */
 	/* among the ranks on this machine; by the cards, once exchanged */
 	int local_rank, local_size;
 	bool launched;		/* false: alone, without a launcher */
@@ -55,11 +60,17 @@ struct boot {
 int boot_open(struct boot *b, double timeout, struct err *e);
 
 /*
- * Exchange MINE and compare: a rank with another binary, shape, config or
- * resume step stops the job (CODE_LAUNCH, the same on every rank: b->common)
- * with a line naming both ranks, hosts and values; so does a rank that called
- * boot_abort before, with its code; a rank that never arrives, CODE_COMM with
- * who is missing.  Once per process.
+ * Whether the cards of WORLD ranks fit together.  One with another binary,
+ * shape, config or resume step than rank 0's, or two on one GPU: CODE_LAUNCH,
+ * naming both ranks, hosts and values.
+ */
+int boot_compare(const struct boot_card *card, int world, struct err *e);
+
+/*
+ * Exchange MINE and compare: what does not fit together stops the job, the
+ * same on every rank (b->common); so does a rank that called boot_abort
+ * before, with its code; a rank that never arrives, CODE_COMM with who is
+ * missing.  Once per process.
  */
 int boot_exchange(struct boot *b, const struct boot_card *mine, double timeout,
 		  struct err *e);

@@ -17,7 +17,14 @@
 
 size_t comm_elem(enum comm_type type)
 {
-	return type == COMM_F32 ? sizeof(float) : sizeof(double);
+	return type == COMM_F32	  ? sizeof(float)
+	       : type == COMM_F64 ? sizeof(double)
+				  : sizeof(uint16_t);
+}
+
+bool comm_is_message(const struct comm_req *req)
+{
+	return req->op == COMM_SEND || req->op == COMM_RECV;
 }
 
 const char *comm_op_name(enum comm_op op)
@@ -34,7 +41,34 @@ const char *comm_op_name(enum comm_op op)
 	return names[op];
 }
 
-int comm_open(struct comm **out, const struct boot *b, double timeout,
+#ifndef TRISECT_CUDA
+static int no_cuda(struct err *e)
+{
+	return err_set(e, CODE_LAUNCH,
+		       "ranks on GPUs, but this program was built without "
+		       "CUDA and NCCL (make CUDA=1)");
+}
+
+int comm_id(unsigned char id[COMM_ID_BYTES], struct err *e)
+{
+	memset(id, 0, COMM_ID_BYTES);
+	return no_cuda(e);
+}
+
+int comm_nccl_open(struct comm *c, struct err *e)
+{
+	(void)c;
+	return no_cuda(e);
+}
+
+int comm_nccl_self(const struct comm_req *req, struct err *e)
+{
+	(void)req;
+	return no_cuda(e);
+}
+#endif
+
+int comm_open(struct comm **out, const struct boot *b, bool gpu, double timeout,
 	      struct err *e)
 {
 	struct comm *c = calloc(1, sizeof(*c));
@@ -44,7 +78,7 @@ int comm_open(struct comm **out, const struct boot *b, double timeout,
 		return err_set(e, CODE_COMM, "no memory for a comm");
 	c->boot = b;
 	c->timeout = timeout;
-	if (b->world > 1 && comm_mpi_open(c, e)) {
+	if (b->world > 1 && (gpu ? comm_nccl_open : comm_mpi_open)(c, e)) {
 		free(c);
 		return -1;
 	}
@@ -61,30 +95,52 @@ void comm_close(struct comm *c)
 	free(c);
 }
 
-int comm_group_open(struct comm *c, const char *name, const int *ranks, int n,
-		    int me, struct comm_group **out, struct err *e)
+static void group_free(struct comm_group *g)
+{
+	if (g)
+		free(g->ranks);
+	free(g);
+}
+
+static struct comm_group *group_new(struct comm *c, const char *name,
+				    const int *ranks, int n, int me)
 {
 	struct comm_group *g = calloc(1, sizeof(*g));
-	size_t bytes = (size_t)n * sizeof(*g->ranks);
 
-	*out = NULL;
-	if (g)
-		g->ranks = malloc(bytes);
-	if (!g || !g->ranks) {
+	if (!g)
+		return NULL;
+	g->ranks = calloc((size_t)n + 1, sizeof(*g->ranks));
+	if (!g->ranks) {
 		free(g);
-		return err_set(e, CODE_COMM, "no memory for group %s", name);
+		return NULL;
 	}
-	memcpy(g->ranks, ranks, bytes);
+	for (int i = 0; i < n; i++)
+		g->ranks[i] = ranks[i];
 	g->comm = c;
 	g->size = n;
 	g->me = me;
 	snprintf(g->name, sizeof(g->name), "%s", name);
-	if (n > 1 && c->t->group_open(g, e)) {
-		free(g->ranks);
-		free(g);
+	return g;
+}
+
+int comm_group_open(struct comm *c, const char *name, enum comm_use use,
+		    const int *ranks, int n, int me, struct comm_group **out,
+		    struct err *e)
+{
+	struct comm_group *g = group_new(c, name, ranks, n, me);
+
+	*out = NULL;
+	if (!g)
+		return err_set(e, CODE_COMM, "no memory for group %s", name);
+	if (c->t && c->t->group_open(g, use, e)) {
+		c->broken = true;
+		group_free(g);
 		return -1;
 	}
-	*out = g;
+	if (n > 0)
+		*out = g;
+	else
+		group_free(g);
 	return 0;
 }
 
@@ -93,27 +149,23 @@ int comm_group_size(const struct comm_group *g)
 	return g ? g->size : 1;
 }
 
-int comm_group_me(const struct comm_group *g)
-{
-	return g ? g->me : 0;
-}
-
 void comm_group_close(struct comm_group *g)
 {
 	if (!g)
 		return;
 	if (g->size > 1)
 		g->comm->t->group_close(g);
-	free(g->ranks);
-	free(g);
+	group_free(g);
 }
 
 /* A group of one: every collective is a copy. */
 static int start_self(const struct comm_req *req, struct err *e)
 {
-	if (req->op == COMM_SEND || req->op == COMM_RECV)
+	if (comm_is_message(req))
 		return err_set(e, CODE_COMM, "%s: %s in a group of one rank",
 			       req->name, comm_op_name(req->op));
+	if (req->queue)
+		return comm_nccl_self(req, e);
 	if (req->n > 0 && req->send != req->recv)
 		memmove(req->recv, req->send,
 			(size_t)req->n * comm_elem(req->type));
@@ -129,7 +181,7 @@ int comm_start(struct comm_req *req, struct err *e)
 	req->idle = 0;
 	if (comm_group_size(g) == 1)
 		return start_self(req, e);
-	if (req->op != COMM_SEND && req->op != COMM_RECV)
+	if (!comm_is_message(req))
 		req->seq = g->seq++;
 	rc = g->comm->t->start(req, e);
 	if (rc)
@@ -157,13 +209,13 @@ static void list_peers(const struct comm_req *req, char *buf, size_t size)
 	}
 }
 
-static int late(const struct comm_req *req, struct err *e)
+int comm_late(const struct comm_req *req, struct err *e)
 {
 	const struct comm_group *g = req->group;
 	char peers[400], number[32] = "";
 
 	list_peers(req, peers, sizeof(peers));
-	if (req->op == COMM_SEND || req->op == COMM_RECV)
+	if (comm_is_message(req))
 		snprintf(number, sizeof(number), "tag %d", req->tag);
 	else
 		snprintf(number, sizeof(number), "number %lld",
@@ -197,7 +249,7 @@ int comm_test(struct comm_req *req, struct err *e)
 	if (sys_seconds() - req->idle < c->timeout)
 		return 0;
 	c->broken = true;
-	return late(req, e);
+	return comm_late(req, e);
 }
 
 /* Nothing has moved for a while: let others have the processor. */
@@ -217,44 +269,37 @@ int comm_wait(struct comm_req *req, struct err *e)
 {
 	int rc;
 
+	if (!req->flight)
+		return 0;
+	if (req->group->comm->t->wait) {
+		rc = req->group->comm->t->wait(req, e);
+		req->group->comm->broken |= rc != 0;
+		return rc;
+	}
 	for (int polls = 1; !(rc = comm_test(req, e)); polls++)
 		relax(req, polls);
 	return rc < 0 ? -1 : 0;
 }
 
-static int reduce_small(struct comm_group *g, double *x, int n,
-			const char *name, struct err *e)
+int comm_check(struct comm *c, struct err *e)
 {
-	struct comm_req req = {.op = COMM_SUM,
-			       .group = g,
-			       .type = COMM_F64,
-			       .send = x,
-			       .recv = x,
-			       .n = n,
-			       .name = name};
-	int rc;
-
-	req.scratch_bytes =
-		(size_t)comm_group_size(g) * (size_t)n * sizeof(double);
-	req.scratch = malloc(req.scratch_bytes);
-	if (!req.scratch)
-		return err_set(e, CODE_COMM, "%s: no memory for %zu bytes",
-			       name, req.scratch_bytes);
-	rc = comm_start(&req, e);
-	if (!rc)
-		rc = comm_wait(&req, e);
-	free(req.scratch);
-	return rc;
+	if (!c || !c->t || !c->t->check)
+		return 0;
+	if (!c->t->check(c, e))
+		return 0;
+	c->broken = true;
+	return -1;
 }
 
-int comm_sum(struct comm_group *g, double *x, int n, struct err *e)
+int comm_gather(struct comm_group *g, const void *mine, size_t bytes, void *all,
+		struct err *e)
 {
-	return n > 0 ? reduce_small(g, x, n, "sum", e) : 0;
-}
-
-int comm_barrier(struct comm_group *g, struct err *e)
-{
-	double one = 1;
-
-	return reduce_small(g, &one, 1, "barrier", e);
+	if (comm_group_size(g) == 1) {
+		memcpy(all, mine, bytes);
+		return 0;
+	}
+	if (!g->comm->t->gather(g, mine, bytes, all, e))
+		return 0;
+	g->comm->broken = true;
+	return -1;
 }

@@ -48,6 +48,9 @@ struct mpi_group {
 	struct flight *idle;
 };
 
+/* In flight, oldest first: MPI is one per process. */
+static struct flight *flights;
+
 static int failed(const struct comm_req *req, int rc, struct err *e)
 {
 	char text[MPI_MAX_ERROR_STRING];
@@ -136,24 +139,26 @@ static int check_world(const struct boot *b, struct err *e)
 		       rank, size, b->rank, b->world);
 }
 
-static int group_open(struct comm_group *g, struct err *e)
+static int group_open(struct comm_group *g, enum comm_use use, struct err *e)
 {
-	struct mpi_group *m = calloc(1, sizeof(*m));
+	struct mpi_group *m;
 	MPI_Group world;
 
+	(void)use;
+	if (g->size < 2)
+		return 0;
+	m = calloc(1, sizeof(*m));
 	if (!m)
 		return err_set(e, CODE_COMM, "no memory for group %s", g->name);
 	call.group = m;
 	MPI_Comm_group(MPI_COMM_WORLD, &world);
 	MPI_Group_incl(world, g->size, g->ranks, &call.members);
 	MPI_Group_free(&world);
-	if (within(g->comm->timeout, call_create, NULL)) {
-		g->comm->broken = true;
+	if (within(g->comm->timeout, call_create, NULL))
 		return err_set(e, CODE_COMM,
 			       "group %s: its %d ranks did not all come "
 			       "together in %g s",
 			       g->name, g->size, g->comm->timeout);
-	}
 	MPI_Group_free(&call.members);
 	g->own = m;
 	if (call.rc == MPI_SUCCESS)
@@ -220,14 +225,9 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static bool is_message(const struct comm_req *req)
-{
-	return req->op == COMM_SEND || req->op == COMM_RECV;
-}
-
 static bool is_reduction(const struct comm_req *req)
 {
-	return !is_message(req) && req->op != COMM_ALL_GATHER;
+	return !comm_is_message(req) && req->op != COMM_ALL_GATHER;
 }
 
 static char *at(const struct comm_req *req, const void *base, int64_t elements)
@@ -294,7 +294,7 @@ static int set_part(struct flight *f, struct err *e)
 
 static int tag_of(const struct comm_req *req)
 {
-	if (is_message(req))
+	if (comm_is_message(req))
 		return req->tag;
 	return (int)(req->seq % TAG_NUMBERS) * TAG_KINDS + (int)req->op;
 }
@@ -309,7 +309,7 @@ static int post(struct flight *f, int i, bool receive, char *buf, int64_t n,
 {
 	const struct comm_req *req = f->req;
 	struct mpi_group *m = req->group->own;
-	MPI_Comm comm = is_message(req) ? m->message : m->collective;
+	MPI_Comm comm = comm_is_message(req) ? m->message : m->collective;
 	int rc;
 
 	f->want[i] = receive ? (int)n : -1;
@@ -356,7 +356,7 @@ static int post_phase(struct flight *f, enum phase phase, struct err *e)
 	int size = req->group->size, rc = MPI_SUCCESS;
 
 	f->phase = phase;
-	f->messages = is_message(req) ? 1 : 2 * size;
+	f->messages = comm_is_message(req) ? 1 : 2 * size;
 	for (int i = 0; i < f->messages; i++)
 		f->mpi[i] = MPI_REQUEST_NULL;
 	if (req->op == COMM_SEND)
@@ -398,7 +398,7 @@ static int next_block(struct flight *f, struct err *e)
 	f->at += all && !f->direct ? f->part * req->group->size : f->part;
 	if (f->at >= req->n)
 		return 1;
-	if (is_message(req))
+	if (comm_is_message(req))
 		f->part = min(f->part, req->n - f->at);
 	return post_phase(f, first_phase(req), e);
 }
@@ -470,8 +470,9 @@ static void flight_end(struct flight *f)
 
 static int mpi_poll(struct comm *c, struct err *e)
 {
-	struct flight **link = &c->flights;
+	struct flight **link = &flights;
 
+	(void)c;
 	while (*link) {
 		struct flight *f = *link;
 		int rc = flight_move(f, e);
@@ -494,6 +495,10 @@ static int mpi_start(struct comm_req *req, struct err *e)
 	struct flight *f = m->idle, **link;
 	int64_t mine = req->group->me * req->n;
 
+	if (req->type == COMM_BF16)
+		return err_set(e, CODE_COMM,
+			       "%s: %s of bf16, which only GPUs add up",
+			       req->name, comm_op_name(req->op));
 	if (f)
 		m->idle = f->next;
 	else if (!(f = flight_new(req->group->size)))
@@ -514,10 +519,40 @@ static int mpi_start(struct comm_req *req, struct err *e)
 		return 0;
 	}
 	req->flight = f;
-	for (link = &req->group->comm->flights; *link;)
+	for (link = &flights; *link;)
 		link = &(*link)->next;
 	*link = f;
 	return 0;
+}
+
+/* By floats, so that no type of its own is needed. */
+static int gather(struct comm_group *g, const void *mine, size_t bytes,
+		  void *all, struct err *e)
+{
+	size_t words = (bytes + sizeof(float) - 1) / sizeof(float);
+	size_t size = (size_t)g->size, part = words * sizeof(float);
+	char *room = calloc(size + 1, part + 1);
+	struct comm_req req = {
+		.op = COMM_ALL_GATHER,
+		.group = g,
+		.type = COMM_F32,
+		.n = (int64_t)words,
+		.name = "gather",
+	};
+	int bad;
+
+	if (!room)
+		return err_set(e, CODE_LAUNCH,
+			       "gather: no memory for %zu bytes",
+			       (size + 1) * part);
+	memcpy(room + size * part, mine, bytes);
+	req.send = room + size * part;
+	req.recv = room;
+	bad = comm_start(&req, e) || comm_wait(&req, e);
+	for (size_t i = 0; i < size && !bad; i++)
+		memcpy((char *)all + i * bytes, room + i * part, bytes);
+	free(room);
+	return bad ? -1 : 0;
 }
 
 static bool waits_for(const struct comm_req *req, int peer)
@@ -525,14 +560,20 @@ static bool waits_for(const struct comm_req *req, int peer)
 	const struct flight *f = req->flight;
 	int size = req->group->size;
 
-	if (is_message(req))
+	if (comm_is_message(req))
 		return peer == req->peer;
 	return f->mpi[peer] != MPI_REQUEST_NULL ||
 	       f->mpi[size + peer] != MPI_REQUEST_NULL;
 }
 
 static const struct comm_transport transport = {
-	group_open, group_close, mpi_start, mpi_poll, waits_for, mpi_close,
+	.group_open = group_open,
+	.group_close = group_close,
+	.start = mpi_start,
+	.poll = mpi_poll,
+	.gather = gather,
+	.waits_for = waits_for,
+	.close = mpi_close,
 };
 
 int comm_mpi_open(struct comm *c, struct err *e)

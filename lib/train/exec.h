@@ -6,13 +6,22 @@
 #include "lib/plan/prog.h"
 #include "lib/train/comm.h"
 
+struct machine;
+
 enum { EXEC_IN_FLIGHT = PROG_IN_FLIGHT };
 
 struct exec {
 	const struct prog *prog;
+	const struct machine *machine;
 	const struct kern *kern;
-	char *base[FAMILIES]; /* exactly prog->bytes[] each */
+	struct queue *queue;  /* NULL on the CPU */
+	char *base[FAMILIES]; /* as ops see them: prog->bytes[] each */
 	int64_t allocated;    /* bytes, over all families */
+	char *host; /* FAMILY_HOST of the next run, for the host to write */
+	int runs;   /* begun whose results were not asked for */
+	double prepared; /* when, in seconds */
+	void *own;	 /* the machine's */
+	struct comm *comm;
 	struct comm_group *group[PROG_GROUPS];
 	struct comm_req req[EXEC_IN_FLIGHT];
 	int req_op[EXEC_IN_FLIGHT]; /* index of the op, or -1 */
@@ -21,25 +30,45 @@ struct exec {
 };
 
 /*
- * Allocate every family, zeroed, and fill the rope table.  GROUPS are the
- * groups this rank is in (NULL where it is in none or alone).  Fails
+ * Allocate every family, zeroed, on MACHINE and fill the rope table.  GROUPS
+ * are COMM's that this rank is in (NULL where it is in none or alone).  Fails
  * (CODE_LAUNCH) with the bytes wanted.
  */
-int exec_open(struct exec *x, const struct prog *p, const struct kern *k,
-	      const struct shape *s,
+int exec_open(struct exec *x, const struct prog *p, const struct machine *m,
+	      const struct config *c, struct comm *comm,
 	      struct comm_group *const groups[PROG_GROUPS], struct err *e);
 void exec_close(struct exec *x);
 
-/* Run one of the program's lists.  Allocates nothing. */
+/*
+ * A step: exec_prepare, then the caller writes all inputs (below), exec_run
+ * with one of the program's lists, exec_results.  On a GPU the results of
+ * the last exec_lag runs may be left until later, so that the device always
+ * has work; they come in the order of the runs.  Their *seconds (may be NULL)
+ * are the run's: from its exec_prepare, or from the end of the run before it
+ * if that was still under way, to its end.  Allocates nothing.  exec_time is an exec_run that waits: ms[i] = what op I took.
+ */
+int exec_lag(const struct exec *x);
+int exec_prepare(struct exec *x, struct err *e);
 int exec_run(struct exec *x, const struct prog_list *list, struct err *e);
+int exec_time(struct exec *x, const struct prog_list *list, double *ms,
+	      struct err *e);
+int exec_results(struct exec *x, struct kern_scalars *out, double *seconds,
+		 struct err *e);
 
-struct prog_scalars *exec_scalars(const struct exec *x);
+/* The inputs of the next run. */
+struct kern_scalars *exec_scalars(const struct exec *x);
 int32_t *exec_ids(const struct exec *x, int mb);
 int32_t *exec_labels(const struct exec *x, int mb);
 double *exec_loss(const struct exec *x); /* by micro-batch */
 double *exec_coef(const struct exec *x);
 
-/* The table of ops for a dtype on the CPU (enum spec_dtype). */
-const struct kern *exec_kern(int dtype);
+/*
+ * FAMILY for the host to read and write, between runs: the memory itself on
+ * the CPU, a copy of a GPU's.  Without READ what is there is of no use, with
+ * WRITE it goes back.
+ */
+void *exec_map(struct exec *x, int family, bool read, struct err *e);
+int exec_unmap(struct exec *x, int family, void *map, bool write,
+	       struct err *e);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/train/init.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -80,4 +82,113 @@ void init_params(const struct slice *s, const struct weights *w,
 	for (int i = 0; i < s->pieces; i++)
 		init_piece(&s->piece[i], &w->list[s->piece[i].weight], c, size,
 			   params);
+}
+
+/* To bf16, to nearest even; no weight is a NaN. */
+static uint16_t bf16_of(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	bits += 0x7fff + (bits >> 16 & 1);
+	return (uint16_t)(bits >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+	uint32_t bits = (uint32_t)x << 16;
+	float y;
+
+	memcpy(&y, &bits, sizeof(y));
+	return y;
+}
+
+/* What of the flat buffer ALL this rank has optimizer state for, packed. */
+static int put_masters(struct exec *x, const struct slice *s, const float *all,
+		       struct err *e)
+{
+	const struct prog *p = x->prog;
+	int64_t(*shard)[2], own = 0;
+	struct arena a;
+	float *to = NULL;
+	char *map;
+	int n = 0;
+
+	if (arena_open(&a, e))
+		return -1;
+	map = exec_map(x, FAMILY_OPTIM, true, e);
+	if (map) {
+		to = (float *)(map + p->master);
+		n = slice_shards(s, &shard, &a);
+	}
+	if (to && !slice_shards_optim(s))
+		memcpy(to, all, (size_t)s->elements * sizeof(*to));
+	for (int i = 0; to && slice_shards_optim(s) && i < n; i++) {
+		int64_t count = shard[i][1] - shard[i][0];
+
+		memcpy(to + own, all + shard[i][0],
+		       (size_t)count * sizeof(*to));
+		own += count;
+	}
+	arena_close(&a);
+	return map ? exec_unmap(x, FAMILY_OPTIM, map, true, e) : -1;
+}
+
+/* Parameters of 16 bits and their masters, both from ALL. */
+static int put_params(struct exec *x, const struct slice *s, const float *all,
+		      struct err *e)
+{
+	uint16_t *map = exec_map(x, FAMILY_PARAM, false, e);
+
+	if (!map)
+		return -1;
+	for (int64_t i = 0; i < s->elements; i++)
+		map[i] = bf16_of(all[i]);
+	if (exec_unmap(x, FAMILY_PARAM, map, true, e))
+		return -1;
+	return put_masters(x, s, all, e);
+}
+
+int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
+	      const struct config *c, struct err *e)
+{
+	float *all;
+	void *map;
+	int bad;
+
+	if (x->prog->master < 0) {
+		map = exec_map(x, FAMILY_PARAM, true, e);
+		if (!map)
+			return -1;
+		init_params(s, w, c, x->prog->elem, map);
+		return exec_unmap(x, FAMILY_PARAM, map, true, e);
+	}
+	all = calloc((size_t)s->elements, sizeof(*all));
+	if (!all)
+		return err_set(e, CODE_LAUNCH,
+			       "cannot allocate %" PRId64
+			       " weights on the host",
+			       s->elements);
+	init_params(s, w, c, sizeof(*all), all);
+	bad = put_params(x, s, all, e);
+	free(all);
+	return bad;
+}
+
+int init_masters(struct exec *x, const struct slice *s, struct err *e)
+{
+	uint16_t *map = exec_map(x, FAMILY_PARAM, true, e);
+	float *all = malloc((size_t)s->elements * sizeof(*all));
+	int bad = -1;
+
+	for (int64_t i = 0; map && all && i < s->elements; i++)
+		all[i] = from_bf16(map[i]);
+	if (map && all)
+		bad = put_masters(x, s, all, e);
+	else if (map)
+		err_set(e, CODE_LAUNCH, "out of memory");
+	if (map && exec_unmap(x, FAMILY_PARAM, map, false, e))
+		bad = -1;
+	free(all);
+	return bad;
 }

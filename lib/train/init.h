@@ -5,9 +5,20 @@
 
 #include "lib/plan/config.h"
 #include "lib/plan/slice.h"
+#include "lib/train/exec.h"
 
 /*
- * Fill the flat parameter buffer of SLICE (elements of SIZE bytes).  The
+ * The first parameters of X, and their master copies where it has such, by
+ * init_params.
+ */
+int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
+	      const struct config *c, struct err *e);
+
+/* Master copies of parameters of 16 bits that came without them. */
+int init_masters(struct exec *x, const struct slice *s, struct err *e);
+
+/*
+ * Fill the flat parameter buffer of SLICE (elements of SIZE bytes, 4 or 8).  The
  * value of an element depends on the seed, its weight's name and its index
  * in the whole weight, and so on no layout.  Padding stays zero.
  */

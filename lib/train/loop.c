@@ -15,6 +15,7 @@
 #include "lib/base/version.h"
 #include "lib/plan/flops.h"
 #include "lib/train/data.h"
+#include "lib/train/device_choice.h"
 #include "lib/train/metrics.h"
 #include "lib/train/owner.h"
 #include "lib/train/rate.h"
@@ -26,6 +27,8 @@
 struct loop {
 	struct boot *boot;
 	const struct config *c;
+	const struct machine *machine;
+	int64_t profile;
 	struct arena arena;
 	struct comm *comm;
 	struct trainer trainer;
@@ -109,6 +112,9 @@ static int meet(struct loop *l, struct err *e)
 	XXH128_hash_t h;
 	const char *text = config_text(l->c, &l->arena);
 
+	if (l->machine->device == DEVICE_CUDA &&
+	    device_choice_open(l->boot, &card, e))
+		return -1;
 	snprintf(card.version, sizeof(card.version), "%s", TRISECT_VERSION);
 	shape_hash(&l->c->shape, card.shape_hash);
 	h = XXH3_128bits(text, strlen(text));
@@ -142,6 +148,9 @@ static void expire(void *arg, const char *text)
 	boot_abort(l->boot, CODE_HANG, text);
 }
 
+/* OpenMP and BLIS end the program when they get no memory. */
+enum { THREAD_MIB = 10, GEMM_MIB = 48 };
+
 static int open_all(struct loop *l, struct err *e)
 {
 	const struct config *c = l->c;
@@ -149,15 +158,22 @@ static int open_all(struct loop *l, struct err *e)
 	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
 	bool first = l->boot->rank == 0;
 
+	if (sys_check_space(GEMM_MIB + THREAD_MIB * (int64_t)threads(l),
+			    "the threads (run.num_threads)", e))
+		return -1;
 	kern_cpu_init(threads(l));
 	if (watchdog_open(&l->watchdog, &hooks, e))
 		return -1;
 	watchdog_phase(l->watchdog, "start", timeout);
-	if (l->boot->world > 1 && comm_open(&l->comm, l->boot, timeout, e))
+	if (l->boot->world > 1 &&
+	    comm_open(&l->comm, l->boot, l->machine->device == DEVICE_CUDA,
+		      timeout, e))
 		return -1;
-	if (trainer_open(&l->trainer, c, l->boot->world, l->boot->rank, l->comm,
-			 &l->arena, e))
+	if (trainer_open(&l->trainer, c, l->boot->world, l->boot->rank,
+			 l->machine, l->comm, &l->arena, e) ||
+	    sys_check_space(GEMM_MIB, "matrix products", e))
 		return -1;
+	l->trainer.profile = l->profile;
 	watchdog_phase(l->watchdog, "load", timeout);
 	if (resume_load(&l->resume, &l->trainer, &l->arena, e))
 		return -1;
@@ -183,25 +199,28 @@ static void close_all(struct loop *l)
 }
 
 static int report_step(struct loop *l, const struct trainer_result *r,
-		       double lr, double eval_loss, double seconds,
-		       struct err *e)
+		       double eval_loss, struct err *e)
 {
 	const struct config *c = l->c;
+	int64_t later = l->trainer.step - r->step;
+	int64_t samples =
+		l->trainer.consumed_samples - later * c->run.global_batch_size;
 	double tokens =
 		(double)(c->run.global_batch_size * c->shape.seq_length);
 	double flops = flops_model(
 		&c->shape, place_padded_vocab(&c->place, c->shape.vocab_size),
 		c->run.global_batch_size);
 	struct metrics_row row = {
-		.step = l->trainer.step,
+		.step = r->step,
 		.loss = r->loss,
 		.grad_norm = r->grad_norm,
-		.lr = lr,
-		.tokens = l->trainer.consumed_samples * c->shape.seq_length,
-		.tokens_per_second = tokens / seconds,
-		.tflops = flops / seconds / 1e12 / l->boot->world,
-		.mfu = NAN,
-		.step_ms = seconds * 1e3,
+		.lr = r->lr,
+		.tokens = samples * c->shape.seq_length,
+		.tokens_per_second = tokens / r->seconds,
+		.tflops = flops / r->seconds / 1e12 / l->boot->world,
+		.mfu = flops / r->seconds / l->boot->world /
+		       l->machine->peak(l->trainer.plan.prog.elem),
+		.step_ms = r->seconds * 1e3,
 		.memory_bytes = l->trainer.exec.allocated,
 		.eval_loss = eval_loss,
 	};
@@ -230,38 +249,61 @@ static int save(struct loop *l, struct err *e)
 	return 0;
 }
 
+/* The last step's row, with the evaluation that may be due after it. */
+static int end_step(struct loop *l, const struct trainer_data *data,
+		    const struct trainer_result *r, struct err *e)
+{
+	const struct run *run = &l->c->run;
+	double eval_loss = NAN;
+
+	if (due(r->step, run->eval_interval)) {
+		watchdog_phase(l->watchdog, "evaluation",
+			       run->watchdog_seconds * (double)run->eval_iters);
+		if (trainer_eval(&l->trainer, data, run->eval_iters, &eval_loss,
+				 e))
+			return -1;
+	}
+	return report_step(l, r, eval_loss, e);
+}
+
+/* Whether something other than a step comes next, which has to settle. */
+static bool pauses(const struct loop *l)
+{
+	const struct run *run = &l->c->run;
+	int64_t step = l->trainer.step;
+
+	return step == run->train_iters || due(step, run->eval_interval) ||
+	       due(step, run->save_interval);
+}
+
 static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
 {
 	struct trainer_data data = {l, sample};
-	const struct run *run = &l->c->run;
-	double lr = rate_at(run, l->trainer.consumed_samples).lr;
-	double begin = sys_seconds(), seconds, eval_loss = NAN;
 	bool stop = stop_requested(&l->stop) != STOP_NO;
 
-	watchdog_phase(l->watchdog, "step", run->watchdog_seconds);
+	watchdog_phase(l->watchdog, "step", l->c->run.watchdog_seconds);
 	if (trainer_step(&l->trainer, &data, stop, r, e))
 		return -1;
-	seconds = sys_seconds() - begin;
-	if (due(l->trainer.step, run->eval_interval)) {
-		watchdog_phase(l->watchdog, "evaluation",
-			       run->watchdog_seconds * (double)run->eval_iters);
-		if (trainer_eval(&l->trainer, &data, run->eval_iters,
-				 &eval_loss, e))
-			return -1;
-	}
-	return report_step(l, r, lr, eval_loss, seconds, e);
+	if (r->step && r->step < l->trainer.step && report_step(l, r, NAN, e))
+		return -1;
+	if ((pauses(l) || r->stop) && r->step < l->trainer.step &&
+	    trainer_settle(&l->trainer, r, e))
+		return -1;
+	return r->step == l->trainer.step ? end_step(l, &data, r, e) : 0;
 }
 
 static int train(struct loop *l, enum code *code, struct err *e)
 {
 	const struct run *run = &l->c->run;
 	struct trainer_result r = {0};
+	bool stop = false;
 	char why[256];
 
-	while (l->trainer.step < run->train_iters && !r.stop) {
+	while (l->trainer.step < run->train_iters && !stop) {
 		if (one_step(l, &r, e))
 			return -1;
-		if ((r.stop || due(l->trainer.step, run->save_interval)) &&
+		stop = r.stop;
+		if ((stop || due(l->trainer.step, run->save_interval)) &&
 		    save(l, e))
 			return -1;
 	}
@@ -308,11 +350,13 @@ static int start(struct loop *l, bool *done, struct err *e)
 	return 0;
 }
 
-int loop_run(struct boot *boot, const struct config *c, enum code *code,
-	     struct err *e)
+int loop_run(struct boot *boot, const struct config *c, const struct machine *m,
+	     int64_t profile, enum code *code, struct err *e)
 {
 	struct loop l = {.boot = boot,
 			 .c = c,
+			 .machine = m,
+			 .profile = boot->rank ? 0 : profile,
 			 .saved = -1,
 			 .owner = -1,
 			 .metrics.fd = -1};

@@ -2,11 +2,11 @@
 #include "lib/train/resume.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ckpt/ckpt.h"
 #include "lib/base/log.h"
+#include "lib/train/init.h"
 
 int resume_choose(struct resume *r, const struct config *c,
 		  void (*say)(const char *line), struct err *e)
@@ -37,49 +37,119 @@ static void say(const char *line)
 	log_info("%s", line);
 }
 
-static struct ckpt_memory memory_of(const struct trainer *t)
+static enum ckpt_dtype dtype_of(const struct prog *p)
+{
+	return p->elem == sizeof(double)  ? CKPT_F64
+	       : p->elem == sizeof(float) ? CKPT_F32
+					  : CKPT_BF16;
+}
+
+/* What is loaded or saved, as the host sees it; READ: with what is there. */
+static int map_memory(struct trainer *t, bool read, struct ckpt_memory *mem,
+		      struct err *e)
 {
 	const struct prog *p = &t->plan.prog;
+	char *optim;
 
-	return (struct ckpt_memory){
-		.dtype = p->elem == sizeof(double) ? CKPT_F64 : CKPT_F32,
-		.param = t->exec.base[FAMILY_PARAM],
-		.m = t->exec.base[FAMILY_OPTIM] + p->m,
-		.v = t->exec.base[FAMILY_OPTIM] + p->v,
-		.own_shard = t->plan.slice.zero,
+	*mem = (struct ckpt_memory){
+		.dtype = dtype_of(p),
+		.own_shard = slice_shards_optim(&t->plan.slice),
+		.param = exec_map(&t->exec, FAMILY_PARAM, read, e),
 	};
+	if (!mem->param)
+		return -1;
+	optim = exec_map(&t->exec, FAMILY_OPTIM, read, e);
+	if (!optim)
+		return -1;
+	if (p->master >= 0)
+		mem->master = optim + p->master;
+	mem->m = optim + p->m;
+	mem->v = optim + p->v;
+	return 0;
+}
+
+static int unmap_memory(struct trainer *t, const struct ckpt_memory *mem,
+			bool write, struct err *e)
+{
+	const struct prog *p = &t->plan.prog;
+	int bad = 0;
+
+	if (mem->m &&
+	    exec_unmap(&t->exec, FAMILY_OPTIM, (char *)mem->m - p->m, write, e))
+		bad = -1;
+	if (mem->param &&
+	    exec_unmap(&t->exec, FAMILY_PARAM, mem->param, write, e))
+		bad = -1;
+	return bad;
+}
+
+/* One setting that decides which samples come, and has changed. */
+static void warn_changed(const struct resume *r, const char *name,
+			 const char *now, const char *was, const char *so)
+{
+	if (was && strcmp(now, was))
+		log_warn("run.%s is %s, '%s' was trained with %s: %s", name,
+			 now, r->path, was, so);
+}
+
+static void warn_order(const struct resume *r, const struct trainer *t,
+		       const struct ckpt *ck, struct arena *a)
+{
+	const struct run *run = &t->plan.config->run;
+
+	warn_changed(r, "seed", arena_printf(a, "%" PRId64, run->seed),
+		     arena_printf(a, "%" PRId64, ckpt_progress(ck)->seed),
+		     "samples and dropout go on in another order");
+	for (int i = 0; ckpt_run_names[i]; i++)
+		warn_changed(r, ckpt_run_names[i],
+			     ckpt_run_value(run, ckpt_run_names[i], a),
+			     ckpt_run_text(ck, ckpt_run_names[i]),
+			     "other samples come from here on");
+}
+
+/* Fill T's memory from CK; parameters alone, if nothing else is wanted. */
+static int read_memory(const struct resume *r, struct trainer *t,
+		       struct ckpt *ck, struct arena *a, struct err *e)
+{
+	bool masters = r->weights_only && t->plan.prog.master >= 0;
+	struct ckpt_memory mem;
+	struct ckpt_item *items;
+	int model, optim, n, bad;
+	struct err late;
+
+	/* What the weights leave out stays as it is. */
+	bad = map_memory(t, r->weights_only, &mem, e);
+	if (!bad) {
+		ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items, &model,
+			   &optim);
+		n = r->weights_only ? model : model + optim;
+		bad = ckpt_read(ck, &t->plan.weights, items, n, e);
+	}
+	if (unmap_memory(t, &mem, !bad, bad ? &late : e))
+		bad = -1;
+	return bad || (masters && init_masters(&t->exec, &t->plan.slice, e));
 }
 
 int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 		struct err *e)
 {
-	struct ckpt_memory mem = memory_of(t);
-	struct ckpt_item *items;
-	int model, optim, n;
-	int64_t seed;
 	struct ckpt *ck;
+	int bad;
 
 	if (!r->path)
 		return 0;
 	if (ckpt_open(&ck, r->path, &t->plan.config->shape, NULL, e))
 		return -1;
-	ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items, &model, &optim);
-	n = r->weights_only ? model : model + optim;
 	if (!r->weights_only) {
 		t->step = ckpt_progress(ck)->step;
 		t->consumed_samples = ckpt_progress(ck)->consumed_samples;
 	}
-	seed = ckpt_progress(ck)->seed;
-	n = ckpt_read(ck, &t->plan.weights, items, n, e);
+	bad = read_memory(r, t, ck, a, e);
+	if (!bad && t->plan.rank == 0 && !r->weights_only)
+		warn_order(r, t, ck, a);
 	ckpt_close(ck);
-	if (n)
+	if (bad)
 		return err_wrap(e, "load '%s': ", r->path);
-	if (t->plan.rank == 0 && !r->weights_only &&
-	    seed != t->plan.config->run.seed)
-		log_warn("run.seed is %" PRId64
-			 ", '%s' was trained with %" PRId64
-			 ": samples and dropout go on in another order",
-			 t->plan.config->run.seed, r->path, seed);
 	if (t->plan.rank == 0)
 		log_info("%s from '%s', step %" PRId64,
 			 r->own ? "resumed" : "loaded", r->path, t->step);
@@ -90,34 +160,13 @@ int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 static int gather(void *arg, const void *mine, size_t bytes, void *all,
 		  struct err *e)
 {
-	struct comm_group *world = arg;
-	size_t words = (bytes + 3) / 4, size = (size_t)comm_group_size(world);
-	char *room = calloc(size + 1, 4 * words);
-	struct comm_req req = {
-		.op = COMM_ALL_GATHER,
-		.group = world,
-		.type = COMM_F32,
-		.n = (int64_t)words,
-		.name = "gather",
-	};
-	int bad;
-
-	if (!room)
-		return err_set(e, CODE_LAUNCH, "out of memory");
-	memcpy(room + size * 4 * words, mine, bytes);
-	req.send = room + size * 4 * words;
-	req.recv = room;
-	bad = comm_start(&req, e) || comm_wait(&req, e) < 0;
-	for (size_t i = 0; i < size && !bad; i++)
-		memcpy((char *)all + i * bytes, room + i * 4 * words, bytes);
-	free(room);
-	return bad ? -1 : 0;
+	return comm_gather(arg, mine, bytes, all, e);
 }
 
-int resume_save(struct trainer *t, const struct boot *boot, struct err *e)
+static int save_memory(struct trainer *t, const struct boot *boot,
+		       const struct ckpt_memory *mem, struct err *e)
 {
 	const struct config *c = t->plan.config;
-	struct ckpt_memory mem = memory_of(t);
 	struct ckpt_progress progress = {
 		.step = t->step,
 		.consumed_samples = t->consumed_samples,
@@ -133,8 +182,21 @@ int resume_save(struct trainer *t, const struct boot *boot, struct err *e)
 	};
 
 	return ckpt_save(c->run.dir, c, &t->plan.weights, &t->plan.grid,
-			 &t->plan.slice, &mem, &progress,
+			 &t->plan.slice, mem, &progress,
 			 IS_SET(c->run.save_retain) ? (int)c->run.save_retain
 						    : 0,
 			 &peers, e);
+}
+
+int resume_save(struct trainer *t, const struct boot *boot, struct err *e)
+{
+	struct ckpt_memory mem;
+	struct err late;
+	int bad = map_memory(t, true, &mem, e);
+
+	if (!bad)
+		bad = save_memory(t, boot, &mem, e);
+	if (unmap_memory(t, &mem, false, bad ? &late : e))
+		bad = -1;
+	return bad;
 }

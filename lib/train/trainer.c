@@ -3,10 +3,21 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/train/init.h"
+#include "lib/train/profile.h"
 #include "lib/train/rate.h"
+
+/* What a group is for; only a pipeline's chunks make its end its beginning. */
+static enum comm_use use_of(const struct trainer *t, int group)
+{
+	if (group != GROUP_PP)
+		return COMM_COLLECTIVES;
+	return t->plan.grid.vp > 1 ? COMM_RING : COMM_CHAIN;
+}
 
 static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
 		       struct err *e)
@@ -14,29 +25,31 @@ static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
 	int *ranks = arena_alloc(a, (size_t)t->plan.grid.world, sizeof(*ranks));
 
 	for (int g = 0; g < PROG_GROUPS; g++) {
-		int me, n = plan_group(&t->plan, g, ranks, &me);
+		int me = 0, n;
 
-		if (n > 1 && comm_group_open(comm, prog_group_name(g), ranks, n,
-					     me, &t->group[g], e))
+		if (!plan_has_group(&t->plan, g))
+			continue;
+		n = plan_group(&t->plan, g, ranks, &me);
+		if (comm_group_open(comm, prog_group_name(g), use_of(t, g),
+				    ranks, n, me, &t->group[g], e))
 			return -1;
 	}
 	return 0;
 }
 
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
-		 struct comm *comm, struct arena *a, struct err *e)
+		 const struct machine *m, struct comm *comm, struct arena *a,
+		 struct err *e)
 {
 	memset(t, 0, sizeof(*t));
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
 	if (open_groups(t, comm, a, e) ||
-	    exec_open(&t->exec, &t->plan.prog, exec_kern(c->spec.params_dtype),
-		      &c->shape, t->group, e)) {
+	    exec_open(&t->exec, &t->plan.prog, m, c, comm, t->group, e) ||
+	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, e)) {
 		trainer_close(t);
 		return -1;
 	}
-	init_params(&t->plan.slice, &t->plan.weights, c, t->plan.prog.elem,
-		    t->exec.base[FAMILY_PARAM]);
 	return 0;
 }
 
@@ -91,7 +104,7 @@ static int64_t load_microbatch(struct trainer *t,
 static int load_batch(struct trainer *t, const struct trainer_data *data,
 		      bool valid, int64_t first, struct err *e)
 {
-	struct prog_scalars *s = exec_scalars(&t->exec);
+	struct kern_scalars *s = exec_scalars(&t->exec);
 	const struct run *run = &t->plan.config->run;
 	int m = t->plan.prog.train.microbatches;
 
@@ -115,7 +128,7 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 	return 0;
 }
 
-static double reported_loss(const struct prog_scalars *s)
+static double reported_loss(const struct kern_scalars *s)
 {
 	double tokens = s->metrics[METRIC_TOKENS];
 
@@ -127,7 +140,7 @@ static double reported_loss(const struct prog_scalars *s)
 static void set_rates(struct trainer *t)
 {
 	const struct run *run = &t->plan.config->run;
-	struct prog_scalars *s = exec_scalars(&t->exec);
+	struct kern_scalars *s = exec_scalars(&t->exec);
 	struct rate rate = rate_at(run, t->consumed_samples);
 	double steps = (double)(t->step + 1);
 
@@ -146,31 +159,77 @@ static void set_rates(struct trainer *t)
 	};
 }
 
+/* What the oldest step that was not reported yet has given. */
+static int report(struct trainer *t, struct trainer_result *out, struct err *e)
+{
+	struct kern_scalars s;
+	double seconds;
+
+	if (exec_results(&t->exec, &s, &seconds, e))
+		return -1;
+	*out = (struct trainer_result){
+		.step = (int64_t)s.key[1] + 1,
+		.loss = reported_loss(&s),
+		.grad_norm = s.grad_norm,
+		.grad_scale = s.adam.grad_scale,
+		.lr = s.adam.lr,
+		.tokens = s.metrics[METRIC_TOKENS],
+		.seconds = seconds,
+		.stop = s.metrics[METRIC_STOP] > 0,
+	};
+	if (isfinite(out->loss) && isfinite(out->grad_norm))
+		return 0;
+	return err_set(e, CODE_NUMERIC,
+		       "step %" PRId64 ": loss %g, gradient norm %g; "
+		       "lower run.lr or resume from a checkpoint before",
+		       out->step, out->loss, out->grad_norm);
+}
+
+/* A step that says where its time goes. */
+static int run_profile(struct trainer *t, struct err *e)
+{
+	const struct prog *p = &t->plan.prog;
+	double *ms = calloc((size_t)p->train.count, sizeof(*ms));
+	int bad;
+
+	if (!ms)
+		return err_set(e, CODE_LAUNCH, "out of memory");
+	bad = exec_time(&t->exec, &p->train, ms, e);
+	if (!bad) {
+		printf("rank %d, step %" PRId64 "\n", t->plan.rank,
+		       t->step + 1);
+		profile_print(stdout, p, &p->train, ms);
+	}
+	free(ms);
+	return bad;
+}
+
 int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
 		 struct trainer_result *out, struct err *e)
 {
-	struct prog_scalars *s = exec_scalars(&t->exec);
-
-	if (load_batch(t, data, false, t->consumed_samples, e))
+	*out = (struct trainer_result){0};
+	if (exec_prepare(&t->exec, e) ||
+	    load_batch(t, data, false, t->consumed_samples, e))
 		return -1;
 	set_rates(t);
-	s->stop = stop;
-	if (exec_run(&t->exec, &t->plan.prog.train, e))
+	exec_scalars(&t->exec)->stop = stop;
+	if (t->step + 1 == t->profile
+		    ? run_profile(t, e)
+		    : exec_run(&t->exec, &t->plan.prog.train, e))
 		return err_wrap(e, "step %" PRId64 ": ", t->step + 1);
-	*out = (struct trainer_result){
-		.loss = reported_loss(s),
-		.grad_norm = s->grad_norm,
-		.tokens = s->metrics[METRIC_TOKENS],
-		.stop = s->metrics[METRIC_STOP] > 0,
-	};
-	if (!isfinite(out->loss) || !isfinite(out->grad_norm))
-		return err_set(
-			e, CODE_NUMERIC,
-			"step %" PRId64 ": loss %g, gradient norm %g; "
-			"lower run.lr or resume from a checkpoint before",
-			t->step + 1, out->loss, out->grad_norm);
 	t->step++;
 	t->consumed_samples += t->plan.config->run.global_batch_size;
+	if (t->exec.runs <= exec_lag(&t->exec))
+		return 0;
+	return report(t, out, e);
+}
+
+int trainer_settle(struct trainer *t, struct trainer_result *out, struct err *e)
+{
+	*out = (struct trainer_result){0};
+	while (t->exec.runs > 0)
+		if (report(t, out, e))
+			return -1;
 	return 0;
 }
 
@@ -178,14 +237,17 @@ int trainer_eval(struct trainer *t, const struct trainer_data *data,
 		 int64_t iters, double *loss, struct err *e)
 {
 	const struct run *run = &t->plan.config->run;
+	struct kern_scalars s;
 	double sum = 0;
 
 	for (int64_t i = 0; i < iters; i++) {
-		if (load_batch(t, data, true, i * run->global_batch_size, e))
+		if (exec_prepare(&t->exec, e) ||
+		    load_batch(t, data, true, i * run->global_batch_size, e))
 			return -1;
-		if (exec_run(&t->exec, &t->plan.prog.eval, e))
+		if (exec_run(&t->exec, &t->plan.prog.eval, e) ||
+		    exec_results(&t->exec, &s, NULL, e))
 			return err_wrap(e, "evaluation %" PRId64 ": ", i + 1);
-		sum += reported_loss(exec_scalars(&t->exec));
+		sum += reported_loss(&s);
 	}
 	*loss = sum / (double)(iters ? iters : 1);
 	return 0;

@@ -4,22 +4,27 @@
 #define TRAIN_TRAINER_H
 
 #include "lib/plan/plan.h"
-#include "lib/train/exec.h"
+#include "lib/train/machine.h"
 
 struct trainer {
 	struct plan plan;
 	struct exec exec;
 	struct comm_group *group[PROG_GROUPS];
-	int64_t step; /* optimizer steps done */
+	int64_t step;	 /* optimizer steps done */
+	int64_t profile; /* the step whose ops are timed, told on stdout; 0 */
 	int64_t consumed_samples;
 };
 
-/* What one step, or one evaluation, gave. */
+/* What one step gave. */
 struct trainer_result {
+	int64_t step; /* its number, from 1; 0: none has ended yet */
 	double loss;
 	double grad_norm;
-	double tokens; /* scored */
-	bool stop;     /* some rank was asked to stop */
+	double grad_scale; /* of the gradients in the update: the clip's */
+	double lr;
+	double tokens;	/* scored */
+	double seconds; /* it took */
+	bool stop;	/* some rank was asked to stop */
 };
 
 /*
@@ -33,21 +38,30 @@ struct trainer_data {
 };
 
 /*
- * Plan RANK of WORLD, open its groups over COMM (NULL when alone), allocate,
- * and draw the first weights.
+ * Plan RANK of WORLD, open its groups over COMM (NULL when alone), allocate on
+ * M, and draw the first weights.
  */
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
-		 struct comm *comm, struct arena *a, struct err *e);
+		 const struct machine *m, struct comm *comm, struct arena *a,
+		 struct err *e);
 void trainer_close(struct trainer *t);
 
 /*
  * Load the step's micro-batches, run it, update: t->step and
- * t->consumed_samples move on.  STOP asks all ranks to stop.  Fails
- * (CODE_NUMERIC) if loss or gradient norm is not finite: then nothing has
- * moved on, but the parameters may be spoilt.
+ * t->consumed_samples move on.  STOP asks all ranks to stop.  *OUT is this
+ * step's, or on a GPU, which is still at it, the one before's.  Fails
+ * (CODE_NUMERIC) if that step's loss or gradient norm is not finite: then the
+ * parameters are spoilt.
  */
 int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
 		 struct trainer_result *out, struct err *e);
+
+/*
+ * Wait for the last step, before anything but another one: *OUT is its, if
+ * trainer_step has not given it yet.  Fails as that does.
+ */
+int trainer_settle(struct trainer *t, struct trainer_result *out,
+		   struct err *e);
 
 /* The mean loss over ITERS global batches of the validation stream. */
 int trainer_eval(struct trainer *t, const struct trainer_data *data,
