@@ -106,6 +106,7 @@ static const struct check table[] = {
 {"served-recompute", WARNING, "train-worker recomputes nothing yet"},
 {"served-precision", WARNING, "train-worker runs fp32 and fp64 on CPUs, fp32 and bf16 on GPUs so far"},
 {"served-spec", WARNING, "train-worker does not train inference_optimized"},
+{"served-step", WARNING, "train-worker plans steps of bounded length"},
 {"served-optimizer", WARNING, "train-worker runs adam only, so far"},
 };
 /* clang-format on */

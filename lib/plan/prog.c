@@ -145,11 +145,11 @@ static void run_slot(struct build *b, const struct sched_slot *x)
 }
 
 /* Micro-batches that go through one chunk before the next one's turn. */
-static int group_of(const struct prog_input *in)
+static int group_of(const struct config *c, const struct stages *st)
 {
-	int64_t n = in->config->place.microbatch_group_size_per_vp_stage;
+	int64_t n = c->place.microbatch_group_size_per_vp_stage;
 
-	return IS_SET(n) && in->stages->vp > 1 ? (int)n : in->stages->pp;
+	return IS_SET(n) && st->vp > 1 ? (int)n : st->pp;
 }
 
 static void list_slots(struct build *b)
@@ -165,7 +165,7 @@ static void list_slots(struct build *b)
 			.list = arena_alloc(b->a, (size_t)b->sends_most,
 					    sizeof(*b->sent[i].list))};
 	sched_build(&sched, st->pp, b->in->slice->at.pp, st->vp, m,
-		    group_of(b->in), b->a);
+		    group_of(b->in->config, st), b->a);
 	for (int i = 0; i < sched.count; i++)
 		if (b->train || !sched.slot[i].backward)
 			run_slot(b, &sched.slot[i]);
@@ -337,18 +337,9 @@ static int check_served(const struct config *c, struct err *e)
  * whole group has left the chunk before; that many must be under way, or
  * everyone waits for everyone.
  */
-static int set_sends(struct build *b, struct err *e)
+static int sends_most(const struct config *c, const struct stages *st)
 {
-	int pp = b->in->stages->pp, group = group_of(b->in);
-
-	b->sends_most = group - pp + 1;
-	if (2 * b->sends_most + 2 <= PROG_IN_FLIGHT)
-		return 0;
-	return err_set(e, CODE_CONFIG,
-		       "microbatch_group_size_per_vp_stage %d is more than %d "
-		       "above pipeline_model_parallel_size %d, which "
-		       "train-worker does not run yet",
-		       group, PROG_IN_FLIGHT / 2 - 2, pp);
+	return group_of(c, st) - st->pp + 1;
 }
 
 /*
@@ -357,20 +348,12 @@ static int set_sends(struct build *b, struct err *e)
  */
 enum { PARTS_MAX = 1 << 17, TOKENS_MAX = 1 << 24 };
 
-static int check_length(const struct prog_input *in, int64_t m, struct err *e)
+static int check_length(const struct stages *st, int pp, int64_t m,
+			struct err *e)
 {
-	const struct stages *st = in->stages;
-	const int64_t n =
-		in->config->run.micro_batch_size * in->config->shape.seq_length;
 	int64_t layers = 1; /* the ends of the step */
 
-	if (n > TOKENS_MAX)
-		return err_set(e, CODE_CONFIG,
-			       "a micro-batch of %" PRId64
-			       " tokens (micro_batch_size x seq_length) is too "
-			       "long to plan: at most %d",
-			       n, TOKENS_MAX);
-	for (int i = in->slice->at.pp; i < st->count; i += st->pp)
+	for (int i = pp; i < st->count; i += st->pp)
 		layers += 1 + st->stage[i].num_layers;
 	if (m <= PARTS_MAX / layers)
 		return 0;
@@ -379,7 +362,30 @@ static int check_length(const struct prog_input *in, int64_t m, struct err *e)
 		       "plan: at most %" PRId64
 		       " with the layers of pipeline rank %d; raise "
 		       "micro_batch_size or the world",
-		       m, PARTS_MAX / layers, in->slice->at.pp);
+		       m, PARTS_MAX / layers, pp);
+}
+
+int prog_check(const struct config *c, const struct grid *g,
+	       const struct stages *st, struct err *e)
+{
+	const int64_t n = c->run.micro_batch_size * c->shape.seq_length;
+
+	if (2 * sends_most(c, st) + 2 > PROG_IN_FLIGHT)
+		return err_set(e, CODE_CONFIG,
+			       "microbatch_group_size_per_vp_stage %d is more "
+			       "than %d above pipeline_model_parallel_size %d, "
+			       "which train-worker does not run yet",
+			       group_of(c, st), PROG_IN_FLIGHT / 2 - 2, st->pp);
+	if (n > TOKENS_MAX)
+		return err_set(e, CODE_CONFIG,
+			       "a micro-batch of %" PRId64
+			       " tokens (micro_batch_size x seq_length) is too "
+			       "long to plan: at most %d",
+			       n, TOKENS_MAX);
+	for (int pp = 0; pp < st->pp; pp++)
+		if (check_length(st, pp, run_microbatches(&c->run, g->dp), e))
+			return -1;
+	return 0;
 }
 
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
@@ -393,9 +399,10 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	};
 	int64_t m = run_microbatches(&in->config->run, in->grid->dp);
 
-	if (check_served(in->config, e) || set_sends(&b, e) ||
-	    check_length(in, m, e))
+	if (check_served(in->config, e) ||
+	    prog_check(in->config, in->grid, in->stages, e))
 		return -1;
+	b.sends_most = sends_most(in->config, in->stages);
 	prog_state(out, in->slice, &in->config->spec);
 	out->train.microbatches = out->eval.microbatches = (int)m;
 	set_dims(&b);

@@ -160,6 +160,13 @@ struct prog_input {
 };
 
 /*
+ * Whether a step of C is too long to be planned, or its schedule too deep:
+ * then -1 and why.
+ */
+int prog_check(const struct config *c, const struct grid *g,
+	       const struct stages *st, struct err *e);
+
+/*
  * The program of the rank that owns IN->slice.  Fails (CODE_CONFIG) for what
  * is not served yet.
  */
