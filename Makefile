@@ -61,6 +61,7 @@ kern_lib = $(BUILD)/libkern.a
 ckpt_lib = $(BUILD)/libckpt.a
 train_lib = $(BUILD)/libtrain.a
 
+inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
 plan_ldlibs = -lconfig -ljansson -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
@@ -96,8 +97,8 @@ demo: ## install what is missing, build, train, reshard and resume under Slurm
 
 $(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
 $(BUILD)/ckpt/%.o: inc = -I$(HDF5_INC)
-$(BUILD)/lib/train/%.o: inc = $(inc_train) $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
-$(BUILD)/bin/%.o $(BUILD)/test/%.o: inc = $(inc_train)
+$(BUILD)/lib/train/%.o: inc = $(inc_train) $(inc_gpu)
+$(BUILD)/bin/%.o $(BUILD)/test/%.o: inc = $(inc_train) $(inc_gpu)
 
 $(BUILD)/kernels/%.f32.o: kernels/%.c Makefile
 	$(call say,CC,$< f32)
@@ -183,11 +184,15 @@ $(gpu_tests) $(BUILD)/test/bench/gpu-ops: $(BUILD)/%: $(BUILD)/%.cu.o $(kern_lib
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(BLAS_LIB) -fopenmp $(gpu_ldlibs) -lm -lpthread
 
+$(BUILD)/test/g-comm $(BUILD)/test/bench/gpu-comm: $(BUILD)/%: $(BUILD)/%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(train_ldlibs)
+
 $(BUILD)/test/g-plan: $(BUILD)/test/g-plan.cu.o $(BUILD)/kernels/attn_cudnn_graph.cu.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(gpu_ldlibs)
 
-gpu-test: $(gpu_tests) $(BUILD)/test/bench/gpu-ops ## test the ops on a GPU
+gpu-test: $(gpu_tests) $(BUILD)/test/g-comm $(BUILD)/test/bench/gpu-ops $(BUILD)/test/bench/gpu-comm ## test the ops on a GPU
 	$(Q)set -e; for t in $(gpu_tests); do $$t; done
 
 ifneq ($(CUDNN),)

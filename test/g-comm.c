@@ -316,6 +316,53 @@ static void check_chain(void)
 	ok(x == 2 * boot.world - me, "down the chain and up: %g", x);
 }
 
+/* Odd and even ranks apart: a sum, and a message round each ring. */
+static void check_halves(void)
+{
+	int ranks[64], n = 0, me = boot.rank / 2, want = 0;
+	struct comm_group *sums, *half;
+	double got[2] = {0, 0}, mine = boot.rank;
+	struct comm_req req = {.type = COMM_F64,
+			       .send = room[0],
+			       .recv = room[1],
+			       .n = 1,
+			       .queue = queue,
+			       .name = "half"};
+
+	for (int r = boot.rank % 2; r < boot.world; r += 2) {
+		want += r;
+		ranks[n++] = r;
+	}
+	end(comm_group_open(comm, "half", COMM_COLLECTIVES, ranks, n, me, &sums,
+			    &err));
+	end(comm_group_open(comm, "half", COMM_RING, ranks, n, me, &half,
+			    &err));
+	end(device_copy(queue, room[0], &mine, sizeof(mine), &err));
+	req.group = sums;
+	start_and_wait(&req);
+	end(device_copy(queue, &got[0], room[1], sizeof(mine), &err));
+	got[1] = ranks[(me + n - 1) % n];
+	if (n > 1) {
+		struct comm_req recv = req;
+
+		req.group = recv.group = half;
+		req.op = COMM_SEND;
+		req.peer = (me + 1) % n;
+		recv.op = COMM_RECV;
+		recv.peer = (me + n - 1) % n;
+		end(comm_start(&recv, &err));
+		end(comm_start(&req, &err));
+		end(comm_wait(&recv, &err));
+		end(comm_wait(&req, &err));
+		end(device_copy(queue, &got[1], room[1], sizeof(mine), &err));
+	}
+	end(device_queue_wait(queue, &err));
+	comm_group_close(sums);
+	comm_group_close(half);
+	ok(got[0] == want && got[1] == ranks[(me + n - 1) % n],
+	   "half the ranks: %g, %g", got[0], got[1]);
+}
+
 /* --- the host's ------------------------------------------------------------ */
 
 static void check_gather(void)
@@ -389,6 +436,7 @@ static void test_all(void)
 		check_two_groups();
 		check_ring();
 		check_chain();
+		check_halves();
 	}
 	printf("1..%d\n", tests);
 }

@@ -15,7 +15,7 @@
 #include "lib/base/sys.h"
 #include "lib/train/machine.h"
 
-enum { SLOTS = 2 };
+enum { SLOTS = 2, ENDS = SLOTS + 1 };
 
 /* Nothing is slower than the device itself: ask this often. */
 #define NAP_NS 20000
@@ -23,7 +23,8 @@ enum { SLOTS = 2 };
 struct own {
 	char *slot[SLOTS];	     /* FAMILY_HOST of each run, pinned */
 	struct kern_scalars *result; /* [SLOTS], pinned */
-	struct device_event *begin[SLOTS], *done[SLOTS];
+	struct device_event *begin[SLOTS];
+	struct device_event *done[ENDS]; /* of the run before, too */
 	double waited[SLOTS];	    /* from prepare to begin, or -1: not idle */
 	struct device_event **mark; /* where ops are timed */
 	int marks;
@@ -69,10 +70,14 @@ static int open_slots(struct exec *x, struct own *o, struct err *e)
 	for (int i = 0; i < SLOTS; i++) {
 		o->slot[i] = device_alloc_host(bytes, e);
 		o->begin[i] = device_event_open(true, e);
-		o->done[i] = device_event_open(true, e);
-		if (!o->slot[i] || !o->begin[i] || !o->done[i])
+		if (!o->slot[i] || !o->begin[i])
 			return -1;
 		memset(o->slot[i], 0, bytes);
+	}
+	for (int i = 0; i < ENDS; i++) {
+		o->done[i] = device_event_open(true, e);
+		if (!o->done[i])
+			return -1;
 	}
 	x->host = o->slot[0];
 	return 0;
@@ -126,8 +131,9 @@ static void cuda_close(struct exec *x)
 	for (int i = 0; i < SLOTS; i++) {
 		device_free_host(o->slot[i]);
 		device_event_close(o->begin[i]);
-		device_event_close(o->done[i]);
 	}
+	for (int i = 0; i < ENDS; i++)
+		device_event_close(o->done[i]);
 	for (int i = 0; i < o->marks; i++)
 		device_event_close(o->mark[i]);
 	free(o->mark);
@@ -187,11 +193,11 @@ static int cuda_begin(struct exec *x, struct err *e)
 static int cuda_end(struct exec *x, struct err *e)
 {
 	struct own *o = x->own;
-	int slot = (int)(o->begun++ % SLOTS);
+	int64_t run = o->begun++;
 
-	if (device_copy(x->queue, &o->result[slot], x->base[FAMILY_HOST],
+	if (device_copy(x->queue, &o->result[run % SLOTS], x->base[FAMILY_HOST],
 			sizeof(*o->result), e) ||
-	    device_event_put(o->done[slot], x->queue, e))
+	    device_event_put(o->done[run % ENDS], x->queue, e))
 		return -1;
 	return device_queue_check(x->queue, e);
 }
@@ -231,13 +237,15 @@ static int cuda_results(struct exec *x, struct kern_scalars *out,
 			double *seconds, struct err *e)
 {
 	struct own *o = x->own;
-	int slot = (int)(o->read++ % SLOTS), last = (slot + SLOTS - 1) % SLOTS;
+	int64_t run = o->read++;
+	int slot = (int)(run % SLOTS);
 	bool idle = o->waited[slot] >= 0;
+	const struct device_event *end = o->done[run % ENDS];
+	const struct device_event *begin =
+		idle ? o->begin[slot] : o->done[(run + ENDS - 1) % ENDS];
 	double ms;
 
-	if (wait_event(x, o->done[slot], e) ||
-	    device_event_ms(&ms, idle ? o->begin[slot] : o->done[last],
-			    o->done[slot], e))
+	if (wait_event(x, end, e) || device_event_ms(&ms, begin, end, e))
 		return -1;
 	*seconds = ms / 1e3 + (idle ? o->waited[slot] : 0);
 	*out = o->result[slot];
