@@ -68,7 +68,7 @@ ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpth
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
+.PHONY: all help deps demo bench bench-gpu check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -207,6 +207,11 @@ bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)echo '== reshard 2 GiB, TP4 -> TP2 x PP2, against a copy' && $(BUILD)/test/bench/merge $(BUILD)/bin/ckpt-merge 2100 5
 	$(Q)echo '== cfg-finalize and stage-build' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/plan.sh
 	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
+
+bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/gpu-ops
+	$(Q)$(BUILD)/test/bench/gpu-ops
+	$(Q)PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/gpu-train.sh
 
 lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
 lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r slurm test .ci --include='*' 2>/dev/null)

@@ -5,6 +5,8 @@
 # the other and back.  Then where a step of ours goes, op by op.
 #
 #   PEER_PYTHON  a python with torch and numpy (default: python3)
+#   MODELS       which of them (default: "124M 1.5B")
+#   TMPDIR       holds the last checkpoints: 22 GB of 1.5B
 set -eu
 python=${PEER_PYTHON:-python3}
 seconds=${SECONDS_EACH:-8}
@@ -30,7 +32,7 @@ ours() { # ours NAME LAYERS HIDDEN HEADS BATCH STEPS
 		--set 'spec.device="cuda"' --set 'spec.params_dtype="bf16"' \
 		--set 'run.split="90,10,0"' --set run.lr_warmup_iters=5 \
 		--set "run.data_path=\"$t/tokens.bin\"" --set run.log_interval=1 \
-		--set run.eval_interval=100000 --profile $(($6 - 3)) \
+		--set "run.dir=\"$t/run.$1\"" --set run.eval_interval=100000 --profile $(($6 - 3)) \
 		>"$t/profile.$1" 2>"$t/ours.$1" || { cat "$t/ours.$1" >&2 && exit 1; }
 }
 
@@ -58,9 +60,11 @@ X
 
 for row in "124M 12 768 12 64 90" "1.5B 48 1600 25 16 40"; do
 	read -r name layers hidden heads batch steps <<<"$row"
+	[[ " ${MODELS:-124M 1.5B} " == *" $name "* ]] || continue
 	"$python" test/bench/peer_gpu.py "$layers" "$hidden" "$heads" "$batch" 1024 "$seconds" >"$t/peer.$name"
 	ours "$name" "$layers" "$hidden" "$heads" "$batch" "$steps"
 	table "$name" "$layers" "$hidden" "$batch"
 	cat "$t/profile.$name"
+	rm -rf "$t/run.$name"
 done
 nvidia-smi --query-gpu=name,clocks.sm,power.draw --format=csv,noheader

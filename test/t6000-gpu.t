@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Training on a GPU: the ops and the golden gradients, bf16 beside fp32 on the
+# CPU, the same bits twice, checkpoints there and back.
+# shellcheck source=test/lib.sh
+. test/lib.sh
+# shellcheck source=test/train.sh
+. test/train.sh
+gpu='spec.device="cuda"' cpu='spec.device="cpu"' bf16='spec.params_dtype="bf16"'
+
+CUDA_VISIBLE_DEVICES='' worker "$T/none" llama 1 "$gpu"
+is "no GPU to be seen: exit 5" $? 5
+like "and why" "$(<"$T/none.log")" \
+	'no GPU is visible here|was built without CUDA \(make CUDA=1\)'
+[ ! -e "$T/none/metrics.jsonl" ]
+is "and nothing was begun" $? 0
+
+ldd "$BIN/train-worker" | grep -q libcudart ||
+	{ skip "on a GPU" "built without CUDA" && done_testing && exit; }
+[ -n "$(nvidia-smi -L 2>/dev/null)" ] ||
+	{ skip "on a GPU" "no GPU here" && done_testing && exit; }
+
+# What is not built here says so; a bundle may hold the programs alone.
+for program in g-kern g-attn; do
+	if [ -x "$TRISECT_BUILD/test/$program" ]; then
+		run "$TRISECT_BUILD/test/$program"
+		is "$program against float64" "$rc:$(grep -c '^not ok' <<<"$out")" 0:0
+	else
+		skip "$program against float64" "not built: make gpu-test"
+	fi
+done
+run "$TRISECT_BUILD/test/u-golden"
+is "golden gradients" $rc 0
+like "on the GPU too" "$out$err" 'llama "fp32" GPU: loss off by'
+
+steps=(run.train_iters=20 run.lr_decay_iters=20 run.lr=1e-3
+	run.hidden_dropout=0.0 run.attention_dropout=0.0)
+worker "$T/cpu" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}"
+worker "$T/fp32" llama 1 'spec.params_dtype="fp32"' "$gpu" "${steps[@]}"
+worker "$T/bf16" llama 1 "$bf16" "$gpu" "${steps[@]}"
+worker "$T/again" llama 1 "$bf16" "$gpu" "${steps[@]}"
+ok "fp32: the CPU's losses" same_losses "$T/cpu" "$T/fp32" 1e-5 20
+ok "bf16: each near them" same_losses "$T/cpu" "$T/bf16" 2e-2 20
+mean=$(paste <(losses "$T/cpu") <(losses "$T/bf16") |
+	awk '{ d = $2 - $4; sum += d < 0 ? -d : d } END { print sum / NR }')
+ok "bf16: nearer on average ($mean)" awk "BEGIN { exit !($mean < 5e-3) }"
+ok "bf16: twice the same bits" equal_losses "$T/bf16" "$T/again" 20
+ok "and the same weights, masters and moments" ckpt-merge diff "$T/bf16" "$T/again"
+
+worker "$T/there" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" "run.load=\"$T/fp32\""
+worker "$T/back" llama 1 'spec.params_dtype="fp32"' "$gpu" "${steps[@]}" "run.load=\"$T/there\""
+digests() { ckpt-merge ls --digest "$1" | grep / | awk '{ print $1, $2, $NF }'; }
+is "a GPU's checkpoint loaded on the CPU" "$(digests "$T/there")" "$(digests "$T/fp32")"
+is "and back" "$(digests "$T/back")" "$(digests "$T/fp32")"
+like "there were digests" "$(digests "$T/fp32")" '[0-9a-f]{32}'
+worker "$T/bf16" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=22
+is "bf16 resumes" "$?:$(losses "$T/bf16" | tail -1 | cut -f1)" 0:22
+worker "$T/tuned" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
+	"run.load=\"$T/bf16\"" run.finetune=true run.lr=0.0
+ok "weights alone, with lr 0, stay what they are" "$compare" \
+	"$(echo "$T"/bf16/step_*22)" "$T/tuned/step_00000001" param 0 0 0
+done_testing

@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Two GPUs against one: NCCL's collectives and messages, then every layout in
+# fp32 with dropout, and bf16 twice.  Starts the ranks with srun where there is
+# a Slurm to ask, else with mpirun.
+# shellcheck source=test/lib.sh
+. test/lib.sh
+# shellcheck source=test/train.sh
+. test/train.sh
+ldd "$BIN/train-worker" | grep -q libcudart || skip_all "built without CUDA"
+[ "$(nvidia-smi -L 2>/dev/null | grep -c ^GPU)" -ge 2 ] ||
+	skip_all "fewer than two GPUs here"
+
+launch=(mpirun --oversubscribe -n 2)
+sinfo -h >/dev/null 2>&1 &&
+	launch=(srun -n2 --gres=gpu:2 --mpi=pmix --kill-on-bad-exit=1)
+
+# on NAME GPUS [SET]...: a run in $T/NAME
+on() {
+	local name=$1 start=("${launch[@]}") args=()
+
+	[ "$2" -eq 2 ] || start=()
+	for s in "${@:3}"; do
+		args+=(--set "$s")
+	done
+	timeout -k 5 120 "${start[@]}" train-worker "$layouts/llama.cfg" \
+		--set 'spec.device="cuda"' --set "run.dir=\"$T/$name\"" \
+		"${args[@]}" >"$T/$name.log" 2>&1
+}
+
+tp=place.tensor_model_parallel_size=2 pp=place.pipeline_model_parallel_size=2
+vp=place.virtual_pipeline_model_parallel_size=2 sp=place.sequence_parallel=true
+zero=place.use_distributed_optimizer=true
+common=(run.train_iters=5 run.lr=1e-3 run.hidden_dropout=0.1 run.attention_dropout=0.1)
+fp32='spec.params_dtype="fp32"' bf16='spec.params_dtype="bf16"'
+
+if [ -x "$TRISECT_BUILD/test/g-comm" ]; then
+	run timeout 120 "${launch[@]}" "$TRISECT_BUILD/test/g-comm"
+	is "collectives and messages" "$rc:$(grep -c '^not ok' <<<"$out")" 0:0
+else
+	skip "collectives and messages" "not built: make gpu-test"
+fi
+run timeout 60 "${launch[@]}" env CUDA_VISIBLE_DEVICES=0 train-worker \
+	"$layouts/llama.cfg" --set 'spec.device="cuda"' --set "$fp32" \
+	--set "run.dir=\"$T/shared\""
+ok "two ranks on one GPU are refused" [ $rc -ne 0 ]
+like "by name" "$out$err" 'rank 0 on .* and rank 1 on .* use the same GPU'
+
+on one 1 "$fp32" "${common[@]}"
+layout() { # layout NAME [SET]...
+	on "$1" 2 "$fp32" "${common[@]}" "${@:2}"
+	ok "$1: one GPU's losses" same_losses "$T/one" "$T/$1" 1e-5 5
+}
+layout tp2 $tp
+layout tp2sp $tp $sp
+layout pp2 $pp
+layout pp2vp2 $pp $vp
+layout dp2
+layout dp2zero $zero
+ok "ZeRO-1 on and off: the same bits" equal_losses "$T/dp2" "$T/dp2zero" 5
+ok "and the same weights and moments" ckpt-merge diff --tolerance 0 "$T/dp2" "$T/dp2zero"
+
+on half 2 "$bf16" "${common[@]}" $zero
+on again 2 "$bf16" "${common[@]}" $zero
+ok "bf16: near fp32" same_losses "$T/one" "$T/half" 2e-2 5
+ok "bf16: twice the same bits" equal_losses "$T/half" "$T/again" 5
+ok "and the same weights, masters and moments" ckpt-merge diff "$T/half" "$T/again"
+done_testing
