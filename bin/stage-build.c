@@ -145,6 +145,8 @@ static int write_svg(const char *path, const struct show *s, struct err *e)
 static int one_rank(const struct options *o, const struct show *s,
 		    struct err *e)
 {
+	const struct config *c = s->sum->config;
+	int world = s->sum->grid.world, rank = (int)o->rank;
 	struct plan p;
 
 	if (!s->sum->counted)
@@ -152,9 +154,8 @@ static int one_rank(const struct options *o, const struct show *s,
 			       "no rank in detail: the weights of latent "
 			       "attention and of heterogeneous layers are not "
 			       "known yet");
-	if ((s->sum->planned ? plan_build : plan_slice)(&p, s->sum->config,
-							s->sum->grid.world,
-							(int)o->rank, s->a, e))
+	if (s->sum->planned ? plan_build(&p, c, world, rank, s->a, e)
+			    : plan_slice(&p, c, world, rank, s->a, e))
 		return -1;
 	show_rank(stdout, s, &p);
 	return 0;

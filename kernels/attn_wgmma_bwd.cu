@@ -139,6 +139,22 @@ static __device__ __forceinline__ void queries_fetch(
 	}
 }
 
+#ifdef ATTN_WGMMA
+/* A block's own keys, and the values of the next head behind them. */
+template <int ROWS, int DP>
+static __device__ void keys_fetch(uint32_t key, const CUtensorMap &map,
+				  int head, int j0, int b, uint64_t *full)
+{
+	constexpr uint32_t BYTES = TILE_BYTES<ROWS, DP>;
+
+	if (threadIdx.x % 32)
+		return;
+	barrier_expect(full, 2 * BYTES);
+	tile_fetch<ROWS, DP>(key, map, head, j0, b, full);
+	tile_fetch<ROWS, DP>(key + BYTES, map, head + 1, j0, b, full);
+}
+#endif
+
 /*
  * By keys: dk and dv of 64 GROUPS of them, from blocks of N queries of each
  * head of the group.  An item of the ring is a block's queries and dout.  The
@@ -174,12 +190,7 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 		registers_less<REGISTERS_FETCH>();
 		if (warp > 4 * GROUPS)
 			return;
-		if (threadIdx.x % 32 == 0) {
-			barrier_expect(&rows_full, 2 * OWN);
-			tile_fetch<ROWS, DP>(key, map, head, j0, b, &rows_full);
-			tile_fetch<ROWS, DP>(value, map, head + 1, j0, b,
-					     &rows_full);
-		}
+		keys_fetch<ROWS, DP>(key, map, head, j0, b, &rows_full);
 		queries_fetch<N, DP>(ring, rows, tile, map, map_dout, lse,
 				     delta, j0, blocks, a);
 		return;

@@ -39,7 +39,7 @@ struct queue {
 	struct gemm_plan *plan; /* linear.cu's, made when first needed */
 	int plans, next_plan;
 	struct cudnn_queue *cudnn; /* attn_cudnn.cu's, likewise */
-	const char *failed; /* the first op that could not be started, or
+	const char *failed;	   /* the first op that could not be started, or
 			       its file and line */
 	char why[256];
 };

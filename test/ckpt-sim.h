@@ -148,8 +148,8 @@ static inline void sim_rank_open(const struct sim *s, int rank,
 		own += shard[i][1] - shard[i][0];
 	if (!slice_shards_optim(&k->slice))
 		own = k->slice.elements;
-	k->mem = (struct ckpt_memory){.dtype = s->dtype,
-				      .own_shard = slice_shards_optim(&k->slice)};
+	k->mem = (struct ckpt_memory){
+		.dtype = s->dtype, .own_shard = slice_shards_optim(&k->slice)};
 	if (s->dtype == CKPT_BF16) {
 		state = CKPT_F32;
 		k->mem.master = sim_buffer(own, state);

@@ -84,8 +84,10 @@ static int sum_pp(struct sum *s, int pp, struct err *e)
 
 	if (arena_open(&a, e))
 		return -1;
-	bad = (s->planned ? plan_build : plan_slice)(
-		&p, s->config, s->grid.world, rank, &a, e);
+	if (s->planned)
+		bad = plan_build(&p, s->config, s->grid.world, rank, &a, e);
+	else
+		bad = plan_slice(&p, s->config, s->grid.world, rank, &a, e);
 	if (!bad) {
 		count_weights(s, &p.weights, &p.slice, &a);
 		sum_plan(&s->rank[pp], &p);

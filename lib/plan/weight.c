@@ -62,7 +62,7 @@ static void add_linear(struct builder *b, enum part part, const char *name,
 		       int64_t rows, int64_t cols, enum split split,
 		       bool with_bias, int64_t experts)
 {
-	for (int bias = 0; bias <= with_bias; bias++) {
+	for (int bias = 0; bias < (with_bias ? 2 : 1); bias++) {
 		struct weight *new;
 		int64_t count = experts ? experts : 1;
 

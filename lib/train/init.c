@@ -118,7 +118,7 @@ static int put_masters(struct exec *x, const struct slice *s, const float *all,
 		return -1;
 	map = exec_map(x, FAMILY_OPTIM, true, e);
 	if (map) {
-		to = (float *)(map + p->master);
+		to = (void *)(map + p->master);
 		n = slice_shards(s, &shard, &a);
 	}
 	if (to && !slice_shards_optim(s))
