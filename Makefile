@@ -63,7 +63,7 @@ train_lib = $(BUILD)/libtrain.a
 
 inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
-plan_ldlibs = -lconfig -ljansson -lxxhash -lm
+plan_ldlibs = -lconfig -ljansson -lyaml -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)

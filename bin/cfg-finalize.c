@@ -2,6 +2,7 @@
 /* Validate configs, complete them and say everything that is wrong. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +25,9 @@
 enum { JOBS_MAX = 64, WORKER_MIB = 32 };
 
 struct options {
-	int64_t world, jobs;
+	int64_t world, jobs, vocab;
+	const char *from;
+	enum config_format format;
 	bool json, force, list_checks, list_settings;
 	const char *output, *output_dir;
 	struct cli_list sets;
@@ -157,8 +160,8 @@ static void work(const struct batch *b, const struct input *in,
 		out->code = out->trouble.code;
 		return;
 	}
-	if (verdict_read(&v, in->file, opt->sets.item, opt->sets.count, &a,
-			 &unreadable))
+	if (verdict_import(&v, opt->format, in->file, opt->sets.item,
+			   opt->sets.count, &a, &unreadable))
 		v.world = opt->world;
 	else
 		verdict_reach(&v, opt->world);
@@ -380,6 +383,10 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		{"world", 0, CLI_INT, &o->world, "N",
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
+		{"from", 0, CLI_STRING, &o->from, "FORMAT",
+		 "translate the inputs from: megatron, hf", 0, 0},
+		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
+		 "as --set shape.vocab_size=N", 1, INT32_MAX},
 		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
 		{"jobs", 'j', CLI_INT, &o->jobs, "N",
@@ -407,6 +414,38 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		opts};
 
 	return cli_parse(&cli, argc, argv, first, found, e);
+}
+
+static int choose_format(struct options *o, struct err *e)
+{
+	static const char *const names[] = {"own", "megatron", "hf"};
+
+	if (!o->from)
+		return 0;
+	for (int i = CONFIG_OWN; i <= CONFIG_HF; i++)
+		if (!strcmp(o->from, names[i])) {
+			o->format = (enum config_format)i;
+			return 0;
+		}
+	return err_set(e, CODE_USAGE,
+		       "--from '%.100s' is none of own, megatron and hf",
+		       o->from);
+}
+
+/* --vocab-size is one more --set. */
+static void set_vocab(struct options *o, struct arena *a)
+{
+	size_t count = (size_t)o->sets.count;
+	const char **item;
+
+	if (!o->vocab)
+		return;
+	item = arena_alloc(a, count + 1, sizeof(*item));
+	if (count)
+		memcpy(item, o->sets.item, count * sizeof(*item));
+	item[count] = arena_printf(a, "shape.vocab_size=%" PRId64, o->vocab);
+	o->sets.item = item;
+	o->sets.count++;
 }
 
 static enum code run(const struct options *o, int argc, char **argv,
@@ -439,12 +478,14 @@ int main(int argc, char **argv)
 	/* A file too large is an error of write, not the end of the program. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("cfg-finalize", -1, LOG_INFO);
-	if (parse(&o, argc, argv, &first, &found, &e) || arena_open(&a, &e)) {
+	if (parse(&o, argc, argv, &first, &found, &e) ||
+	    choose_format(&o, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
 	if (found == CLI_ENDED)
 		return CODE_DONE;
+	set_vocab(&o, &a);
 	code = run(&o, argc - first, argv + first, &a);
 	if (sys_flush_stdout(&e)) {
 		log_error("%s", e.text);

@@ -108,6 +108,22 @@ static const struct check table[] = {
 {"served-spec", WARNING, "train-worker does not train inference_optimized"},
 {"served-step", WARNING, "train-worker plans steps of bounded length"},
 {"served-optimizer", WARNING, "train-worker runs adam only, so far"},
+/* what other people's files say */
+{"import-format", ERROR, "an imported file is what --from and its beginning say: shell, YAML, arguments or JSON, nothing left open, at most 1 MiB"},
+{"import-flag", ERROR, "every flag or key that concerns the model has a setting here"},
+{"import-unknown", ERROR, "every flag is one of Megatron's"},
+{"import-value", ERROR, "the value of a flag or key has the type of its setting, and needs no shell to be known"},
+{"import-family", ERROR, "model_type is one of the families that are known"},
+{"import-key", WARNING, "every key of a config.json is known"},
+{"import-run", WARNING, "every flag that concerns the training has a setting here"},
+{"import-duplicate", WARNING, "a flag is given once"},
+{"import-unset", WARNING, "a script sets the variables that it uses"},
+{"import-condition", WARNING, "a script sets the variables that it uses outside of if, for, while, && and ||"},
+{"import-commands", WARNING, "one command of a script has Megatron's flags, and no condition"},
+{"import-ignored", NOTE, "flags or keys of logs, paths, files and services are said once"},
+{"import-corrected", NOTE, "what Megatron's command line corrects without a word is said"},
+{"import-vocab", NOTE, "without a vocabulary, what needs one is left out"},
+{"import-world", NOTE, "without --world, an imported file is judged for the smallest world that fits"},
 };
 /* clang-format on */
 

@@ -16,10 +16,14 @@ enum {
 	CONF_NESTING_MAX = 16,
 };
 
-/* Lines from line FIRST of the whole text on are FILE's from LINE on. */
+/*
+ * Lines from line FIRST of the whole text on are FILE's from LINE on; or, if
+ * WHY is there, they follow from something else, and WHY says from what.
+ */
 struct conf_segment {
 	const char *file;
 	int line, first;
+	const char *why;
 };
 
 /*

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/plan/conf.h"
+#include "lib/plan/conf_read.h"
 
 #include <stdio.h>
 
@@ -56,9 +55,10 @@ struct origin conf_where(const struct conf_text *t, int line)
 	while (i && t->segment[i].first > line)
 		i--;
 	return (struct origin){
-		.kind = ORIGIN_GIVEN,
+		.kind = t->segment[i].why ? ORIGIN_DERIVED : ORIGIN_GIVEN,
 		.file = t->segment[i].file,
 		.line = t->segment[i].line + line - t->segment[i].first,
+		.why = t->segment[i].why,
 	};
 }
 
@@ -123,7 +123,7 @@ static void begin_segment(struct loader *l, const struct source *s)
 	t->segment = arena_grow(t->arena, t->segment, t->segments, &t->cap,
 				sizeof(*t->segment));
 	t->segment[t->segments++] =
-		(struct conf_segment){s->file, s->line, t->lines};
+		(struct conf_segment){s->file, s->line, t->lines, NULL};
 }
 
 static int skip_string(struct loader *l, struct source *s)
@@ -379,38 +379,15 @@ static int scan_token(struct loader *l, struct source *s)
 	return 0;
 }
 
-/* What editors of other systems put in front of a text. */
-static int check_mark(struct loader *l, const struct source *s)
-{
-	static const struct {
-		const char *bytes, *what;
-	} marks[] = {
-		{"\xef\xbb\xbf", "a UTF-8 byte order mark (EF BB BF): save "
-				 "the file as UTF-8 without one"},
-		{"\xff\xfe", "a UTF-16 byte order mark (FF FE): save the file "
-			     "as UTF-8"},
-		{"\xfe\xff", "a UTF-16 byte order mark (FE FF): save the file "
-			     "as UTF-8"},
-	};
-
-	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
-		size_t len = strlen(marks[i].bytes);
-
-		if ((size_t)(s->end - s->text) >= len &&
-		    !memcmp(s->text, marks[i].bytes, len))
-			return give_up(l, "conf-unreadable", here(s),
-				       "begins with %s", marks[i].what);
-	}
-	return 0;
-}
-
 /* Put all of S into the whole text. */
 static int scan(struct loader *l, struct source *s)
 {
 	const char *nul = memchr(s->text, 0, (size_t)(s->end - s->text));
+	const char *mark = conf_mark(s->text, (size_t)(s->end - s->text));
 
-	if (check_mark(l, s))
-		return -1;
+	if (mark)
+		return give_up(l, "conf-unreadable", here(s), "begins with %s",
+			       mark);
 	if (nul) {
 		for (const char *p = s->text; p < nul; p++)
 			s->line += *p == '\n';
@@ -425,52 +402,6 @@ static int scan(struct loader *l, struct source *s)
 	if (l->t->len && l->t->text[l->t->len - 1] != '\n')
 		put(l, "\n", 1);
 	return 0;
-}
-
-/* What is at FD, into S; -1 with errno, or EFBIG if it is too long. */
-static int read_all(struct loader *l, int fd, const struct stat *st,
-		    struct source *s)
-{
-	size_t room = CONF_BYTES_MAX - l->bytes + 1, n = 0;
-	ssize_t got;
-	char *text;
-
-	if (S_ISREG(st->st_mode) && st->st_size > 0 &&
-	    (uintmax_t)st->st_size < room)
-		room = (size_t)st->st_size + 1;
-	text = arena_alloc(l->t->arena, room + 1, 1);
-	while (n < room && (got = read(fd, text + n, room - n)) != 0) {
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -1;
-		n += (size_t)got;
-	}
-	errno = EFBIG;
-	if (n == room)
-		return -1;
-	l->bytes += n;
-	s->text = s->at = s->done = text;
-	s->end = text + n;
-	return 0;
-}
-
-/* Open FILE without waiting for a writer that may never come. */
-static int open_file(const char *file, struct stat *st)
-{
-	int fd = strcmp(file, "-") ? open(file, O_RDONLY | O_CLOEXEC |
-							O_NONBLOCK | O_NOCTTY)
-				   : dup(STDIN_FILENO);
-
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, st) || (errno = EISDIR, S_ISDIR(st->st_mode))) {
-		close(fd);
-		return -1;
-	}
-	if (strcmp(file, "-"))
-		fcntl(fd, F_SETFL, 0);
-	return fd;
 }
 
 static int unreadable(struct loader *l, const char *file,
@@ -491,8 +422,8 @@ static int load_file(struct loader *l, const char *file,
 		     const struct source *parent)
 {
 	struct source s = {.parent = parent, .file = file, .line = 1};
-	struct stat st;
-	int fd, bad, depth = 0;
+	struct conf_file f;
+	int depth = 0;
 
 	for (const struct source *p = parent; p; p = p->parent)
 		depth++;
@@ -501,22 +432,22 @@ static int load_file(struct loader *l, const char *file,
 			       "too many includes: at most %d deep and 256 in "
 			       "all",
 			       CONF_INCLUDES_MAX);
-	fd = open_file(file, &st);
-	if (fd < 0)
+	if (conf_open(&f, file))
 		return unreadable(l, file, parent);
-	s.dev = st.st_dev;
-	s.ino = st.st_ino;
 	for (const struct source *p = parent; p; p = p->parent)
-		if (p->dev == s.dev && p->ino == s.ino) {
-			close(fd);
+		if (p->dev == f.st.st_dev && p->ino == f.st.st_ino) {
+			close(f.fd);
 			return give_up(l, "conf-unreadable", here(parent),
 				       "'%.500s' includes itself", file);
 		}
-	bad = read_all(l, fd, &st, &s);
-	if (bad)
-		bad = unreadable(l, file, parent);
-	close(fd);
-	return bad ? -1 : scan(l, &s);
+	if (conf_read(&f, CONF_BYTES_MAX - l->bytes, l->t->arena))
+		return unreadable(l, file, parent);
+	l->bytes += f.len;
+	s.dev = f.st.st_dev;
+	s.ino = f.st.st_ino;
+	s.text = s.at = s.done = f.text;
+	s.end = f.text + f.len;
+	return scan(l, &s);
 }
 
 /* After all text: nothing may be open. */

@@ -8,6 +8,7 @@
 
 #include "lib/base/version.h"
 #include "lib/plan/conf.h"
+#include "lib/plan/import.h"
 
 enum { GROUPS = 4 };
 
@@ -20,9 +21,9 @@ static void targets_of(struct config *c, struct conf_target target[GROUPS])
 	target[3] = (struct conf_target){&run_group, &c->run};
 }
 
-int config_load(const char *file, const char *const *sets, int set_count,
-		struct arena *a, struct config *c, struct report *r,
-		struct err *e)
+int config_load_as(enum config_format format, const char *file,
+		   const char *const *sets, int set_count, struct arena *a,
+		   struct config *c, struct report *r, struct err *e)
 {
 	struct conf_target target[GROUPS];
 	struct conf conf = {target, GROUPS, a, r};
@@ -31,11 +32,23 @@ int config_load(const char *file, const char *const *sets, int set_count,
 	targets_of(c, target);
 	for (int i = 0; i < GROUPS; i++)
 		field_defaults(target[i].group, target[i].base, a);
-	if (conf_load(&text, file, a, r, e) || conf_bind(&conf, &text, e))
+	if (format == CONFIG_OWN ? conf_load(&text, file, a, r, e)
+				 : import_load(&text, format, file, a, r, e))
+		return -1;
+	if (conf_bind(&conf, &text, e))
 		return -1;
 	for (int i = 0; i < set_count; i++)
 		conf_bind_set(&conf, sets[i]);
+	if (format != CONFIG_OWN)
+		import_excuse_vocab(c, r);
 	return 0;
+}
+
+int config_load(const char *file, const char *const *sets, int set_count,
+		struct arena *a, struct config *c, struct report *r,
+		struct err *e)
+{
+	return config_load_as(CONFIG_OWN, file, sets, set_count, a, c, r, e);
 }
 
 void config_finish(struct config *c, int64_t world, struct report *r)

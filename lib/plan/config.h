@@ -8,6 +8,9 @@
 #include "lib/plan/shape.h"
 #include "lib/plan/spec.h"
 
+/* What wrote a file: ourselves, or somebody whose files are translated. */
+enum config_format { CONFIG_OWN, CONFIG_MEGATRON, CONFIG_HF };
+
 struct config {
 	struct shape shape;
 	struct spec spec;
@@ -26,6 +29,11 @@ struct config {
 int config_load(const char *file, const char *const *sets, int set_count,
 		struct arena *a, struct config *c, struct report *r,
 		struct err *e);
+
+/* The same for a file of FORMAT (import.h). */
+int config_load_as(enum config_format format, const char *file,
+		   const char *const *sets, int set_count, struct arena *a,
+		   struct config *c, struct report *r, struct err *e);
 
 /* Fill what was not given, then check everything.  WORLD 0: not known. */
 void config_finish(struct config *c, int64_t world, struct report *r);

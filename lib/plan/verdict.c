@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/plan/import.h"
 #include "lib/plan/prog.h"
 
 static void count(struct verdict *v)
@@ -26,17 +27,25 @@ static void count(struct verdict *v)
 		v->dp = g.dp;
 }
 
-int verdict_read(struct verdict *v, const char *file, const char *const *sets,
-		 int set_count, struct arena *a, struct err *e)
+int verdict_import(struct verdict *v, enum config_format format,
+		   const char *file, const char *const *sets, int set_count,
+		   struct arena *a, struct err *e)
 {
 	*v = (struct verdict){
 		.file = file,
+		.format = format,
 		.config = arena_alloc(a, 1, sizeof(*v->config)),
 		.report = {.arena = a},
 	};
-	v->readable = !config_load(file, sets, set_count, a, v->config,
-				   &v->report, e);
+	v->readable = !config_load_as(format, file, sets, set_count, a,
+				      v->config, &v->report, e);
 	return v->readable ? 0 : -1;
+}
+
+int verdict_read(struct verdict *v, const char *file, const char *const *sets,
+		 int set_count, struct arena *a, struct err *e)
+{
+	return verdict_import(v, CONFIG_OWN, file, sets, set_count, a, e);
 }
 
 /* Whether the programs of this world can be planned, or a warning. */
@@ -61,11 +70,14 @@ void verdict_reach(struct verdict *v, int64_t world)
 {
 	bool runs;
 
+	if (!world && v->format != CONFIG_OWN)
+		world = import_world(v->config, &v->report);
 	v->world = world;
 	config_finish(v->config, world, &v->report);
 	v->valid = !report_count(&v->report, ERROR);
 	runs = !config_unserved(v->config, &v->report);
-	if (v->valid && world && !can_plan(v))
+	if (v->valid && world && shape_is_complete(&v->config->shape) &&
+	    !can_plan(v))
 		runs = false;
 	v->served = v->valid && runs;
 	count(v);

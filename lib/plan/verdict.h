@@ -7,6 +7,7 @@
 
 struct verdict {
 	const char *file; /* as it was named */
+	enum config_format format;
 	struct config *config;
 	struct report report;
 	bool readable, valid;
@@ -24,7 +25,13 @@ struct verdict {
 int verdict_read(struct verdict *v, const char *file, const char *const *sets,
 		 int set_count, struct arena *a, struct err *e);
 
-/* Then judge it for WORLD ranks (0: not known); the report says what is wrong */
+/* The same for a file of FORMAT. */
+int verdict_import(struct verdict *v, enum config_format format,
+		   const char *file, const char *const *sets, int set_count,
+		   struct arena *a, struct err *e);
+
+/* Then judge it for WORLD ranks; the report says what is wrong.  0: not known; for
+ * a file that was imported the smallest one that fits. */
 void verdict_reach(struct verdict *v, int64_t world);
 
 /* A line per finding and one for the whole. */

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/import.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/plan/conf_read.h"
+#include "lib/plan/grid.h"
+#include "lib/plan/grid_rule.h"
+#include "lib/plan/import_hf.h"
+#include "lib/plan/import_megatron.h"
+
+static int unreadable(struct import *im, int line, const char *what)
+{
+	struct origin at = {.file = im->file, .line = line};
+
+	report_add(im->report, "conf-unreadable", ERROR, "", &at, "%s", what);
+	if (line)
+		return err_set(im->err, CODE_USAGE, "%s:%d: %s", im->file, line,
+			       what);
+	return err_set(im->err, CODE_USAGE, "%s: %s", im->file, what);
+}
+
+/* How many bytes the character at P has, or 0 if it is none. */
+static size_t utf8_length(const unsigned char *p, const unsigned char *end)
+{
+	size_t n = *p < 0x80   ? 1
+		   : *p < 0xc2 ? 0
+		   : *p < 0xe0 ? 2
+		   : *p < 0xf0 ? 3
+		   : *p < 0xf5 ? 4
+			       : 0;
+
+	if (!n || (size_t)(end - p) < n)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
+	    (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+static int check_bytes(struct import *im, const char *text, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)text, *end = p + len;
+	int line = 1;
+	size_t n;
+
+	for (; p < end; p += n) {
+		n = utf8_length(p, end);
+		if (!*p)
+			return unreadable(im, line,
+					  "a NUL byte: this is no text");
+		if (!n)
+			return unreadable(im, line,
+					  "a byte that is no UTF-8: save the "
+					  "file as UTF-8");
+		line += *p == '\n';
+	}
+	return 0;
+}
+
+static int read_text(struct import *im, struct conf_file *f)
+{
+	const char *mark;
+
+	if (conf_open(f, im->file))
+		return unreadable(im, 0,
+				  arena_printf(im->arena, "cannot read it: %s",
+					       strerror(errno)));
+	if (conf_read(f, CONF_BYTES_MAX, im->arena))
+		return unreadable(
+			im, 0,
+			arena_printf(im->arena, "cannot read it: %s",
+				     errno == EFBIG
+					     ? "it is longer than 1 MiB, or it "
+					       "grew meanwhile"
+					     : strerror(errno)));
+	mark = conf_mark(f->text, f->len);
+	if (mark)
+		return unreadable(
+			im, 1, arena_printf(im->arena, "begins with %s", mark));
+	return check_bytes(im, f->text, f->len);
+}
+
+int import_load(struct conf_text *t, enum config_format format,
+		const char *file, struct arena *a, struct report *r,
+		struct err *e)
+{
+	struct import im = {.arena = a, .report = r, .err = e, .file = file};
+	struct conf_file f;
+	int bad;
+
+	if (read_text(&im, &f))
+		return -1;
+	bad = format == CONFIG_HF ? import_hf(&im, f.text, f.len)
+				  : import_megatron(&im, f.text, f.len);
+	if (im.ignored.count)
+		report_add(
+			r, "import-ignored", NOTE, "", &im.ignored.first,
+			"%d %s%s of logs, paths, files and services %s "
+			"nothing here: %s",
+			im.ignored.count, format == CONFIG_HF ? "key" : "flag",
+			plural(im.ignored.count),
+			im.ignored.count == 1 ? "is" : "are", im.ignored.text);
+	if (!bad)
+		import_text(&im, t);
+	return bad;
+}
+
+void import_excuse_vocab(struct config *c, struct report *r)
+{
+	struct origin *from =
+		field_origin(&shape_group, &c->shape, &c->shape.vocab_size);
+
+	if (IS_SET(c->shape.vocab_size) || from->kind == ORIGIN_GIVEN)
+		return;
+	report_add(r, "import-vocab", NOTE, "shape.vocab_size", NULL,
+		   "the vocabulary is the tokenizer's and not known here: no "
+		   "parameters, no padding, no hash");
+	report_suggest(r, "--vocab-size N");
+	/* Whoever asks for it need not ask again. */
+	from->kind = ORIGIN_GIVEN;
+	from->file = "the tokenizer";
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Whether the batch is a whole number of micro-batches for every rank. */
+static bool batch_fits(const struct run *run, int64_t dp)
+{
+	if (!IS_SET(run->global_batch_size) || !IS_SET(run->micro_batch_size))
+		return true;
+	return run->global_batch_size / run->micro_batch_size >= dp &&
+	       run->global_batch_size % (run->micro_batch_size * dp) == 0;
+}
+
+int64_t import_world(struct config *c, struct report *r)
+{
+	int64_t dense = grid_dense_ranks(&c->place);
+	int64_t expert = grid_expert_ranks(&c->place), unit, world;
+	struct grid g;
+	struct err e;
+
+	if (dense > GRID_WORLD_MAX || expert > GRID_WORLD_MAX)
+		return 0;
+	unit = dense / common_divisor(dense, expert) * expert;
+	for (world = unit; world <= GRID_WORLD_MAX; world += unit)
+		if (!grid_build(&g, &c->place, world, &e) &&
+		    batch_fits(&c->run, g.dp))
+			break;
+	if (world > GRID_WORLD_MAX)
+		world = grid_build(&g, &c->place, unit, &e) ? 0 : unit;
+	if (world)
+		report_add(r, "import-world", NOTE, "", NULL,
+			   "world %" PRId64 " is assumed, the smallest that "
+			   "fits; --world says another",
+			   world);
+	return world;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Importers: other people's configs, translated line by line into the text of
+ * our own, each line with the place that it came from.  What follows (types,
+ * bounds, defaults, checks) is then the same for all.
+ */
+#ifndef PLAN_IMPORT_H
+#define PLAN_IMPORT_H
+
+#include "lib/plan/conf.h"
+#include "lib/plan/config.h"
+
+/*
+ * Read FILE ("-": standard input) as FORMAT says, which is not CONFIG_OWN.
+ * What cannot be said in our groups is a finding, and so is whatever is wrong
+ * with the text; nothing is ever executed, and no other file is read.  -1
+ * (CODE_USAGE): it cannot be read at all; E says why, and R has it, too.
+ */
+int import_load(struct conf_text *t, enum config_format format,
+		const char *file, struct arena *a, struct report *r,
+		struct err *e);
+
+/* Without a vocabulary the rest is judged all the same: a note. */
+void import_excuse_vocab(struct config *c, struct report *r);
+
+/*
+ * The smallest world that C's two grids and its batch fit, which a note says;
+ * 0 if there is none.
+ */
+int64_t import_world(struct config *c, struct report *r);
+
+#endif

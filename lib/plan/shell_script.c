@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <string.h>
+
+#include "lib/plan/shell.h"
+
+enum { SCRIPTS_DEEP_MAX = 3, VARIABLES_MAX = 1024 };
+
+/* A script that is being run through. */
+struct script {
+	struct shell *sh;
+	struct cursor c;
+	struct shell_words command;
+	int line;	     /* where the command begins */
+	int conditions;	     /* if, for, while, case that are open */
+	bool chained;	     /* behind && or || */
+	const char *heredoc; /* the line that ends it, or NULL */
+	bool dash;	     /* <<-: it may stand behind tabs */
+	bool heredoc_runs;   /* it is a script itself */
+};
+
+struct variable *shell_variable(struct shell *sh, const char *name, bool make)
+{
+	struct variable *v = NULL;
+
+	for (size_t i = 0; i < sh->variables && !v; i++)
+		if (!strcmp(sh->variable[i].name, name))
+			v = &sh->variable[i];
+	if (v || !make || sh->variables == VARIABLES_MAX)
+		return v;
+	sh->variable = arena_grow(sh->im->arena, sh->variable, sh->variables,
+				  &sh->cap, sizeof(*sh->variable));
+	v = &sh->variable[sh->variables++];
+	*v = (struct variable){.name = arena_strdup(sh->im->arena, name)};
+	return v;
+}
+
+static bool word_is(struct script *s, const struct shell_word *w,
+		    const char *const *names)
+{
+	const char *text = shell_chars(s->sh, &w->text);
+
+	while (*names && strcmp(*names, text))
+		names++;
+	return *names && !w->quoted;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), len = strlen(end);
+
+	return n >= len && !strcmp(text + n - len, end);
+}
+
+/* The first word of Megatron's arguments in the command, or none: its count. */
+static size_t first_argument(struct script *s)
+{
+	struct shell_words *w = &s->command;
+	size_t first = w->count;
+	bool model, any = false;
+	const char *text;
+
+	for (size_t i = w->count; i-- > 0;) {
+		text = shell_chars(s->sh, &w->list[i].text);
+		if (any && ends_with(text, ".py"))
+			return i + 1;
+		if (!strncmp(text, "--", 2) &&
+		    import_flag_known(arena_strndup(s->sh->im->arena, text,
+						    strcspn(text, "=")),
+				      &model) &&
+		    model) {
+			any = true;
+			first = i;
+		}
+	}
+	return first;
+}
+
+/* Keep the command if it is the first that has Megatron's arguments. */
+static void keep(struct script *s, size_t first)
+{
+	struct shell *sh = s->sh;
+	bool sure = !s->conditions;
+
+	if (sh->found.count)
+		sh->others++;
+	if (sh->found.count && (sh->found_sure || !sure))
+		return;
+	sh->found = (struct shell_words){0};
+	for (size_t i = first; i < s->command.count; i++)
+		*shell_add(sh, &sh->found) = s->command.list[i];
+	sh->found_line = s->line;
+	sh->found_sure = sure;
+}
+
+/* A word that is a script itself, for sh -c: read it in our place. */
+static int run_text(struct script *s, const struct text *t)
+{
+	struct shell *sh = s->sh;
+	struct text bare = {0};
+	int bad;
+
+	if (sh->depth >= SCRIPTS_DEEP_MAX)
+		return 0;
+	for (size_t i = 0; i < t->len; i++) {
+		struct cell cell = t->cell[i];
+
+		if (cell.quoted != CELL_UNKNOWN)
+			cell.quoted = CELL_BARE;
+		if (shell_put(sh, &bare, cell))
+			return -1;
+	}
+	sh->depth++;
+	bad = shell_script(sh,
+			   (struct cursor){bare.cell, bare.cell + bare.len});
+	sh->depth--;
+	return bad;
+}
+
+/* Words with blanks and flags inside are scripts. */
+static int run_inner(struct script *s)
+{
+	for (size_t i = 0; i < s->command.count; i++) {
+		const struct text *t = &s->command.list[i].text;
+		const char *text = shell_chars(s->sh, t);
+
+		if (strpbrk(text, " \t\n") && strstr(text, "--") &&
+		    run_text(s, t))
+			return -1;
+	}
+	return 0;
+}
+
+/* The command is complete. */
+static int end_command(struct script *s)
+{
+	static const char *const printers[] = {"echo", "printf", NULL};
+	size_t first;
+	int bad = 0;
+
+	if (!s->command.count)
+		return 0;
+	if (!word_is(s, &s->command.list[0], printers)) {
+		first = first_argument(s);
+		if (first < s->command.count)
+			keep(s, first);
+		else
+			bad = run_inner(s);
+	}
+	s->command = (struct shell_words){0};
+	return bad;
+}
+
+static void skip_comment(struct cursor *c)
+{
+	while (c->at < c->end && c->at->c != '\n')
+		c->at++;
+}
+
+/* Over blanks and continued lines; with LINES also newlines and comments. */
+static void skip_blanks(struct cursor *c, bool lines)
+{
+	while (c->at < c->end) {
+		if (shell_at(c, '\\') && c->at + 1 < c->end &&
+		    c->at[1].c == '\n')
+			c->at += 2;
+		else if (shell_at(c, ' ') || shell_at(c, '\t') ||
+			 shell_at(c, '\r') || (lines && shell_at(c, '\n')))
+			c->at++;
+		else if (lines && shell_at(c, '#'))
+			skip_comment(c);
+		else
+			return;
+	}
+}
+
+/* NAME=( ... ) */
+static int read_array(struct script *s, struct shell_words *out)
+{
+	int line = shell_line(&s->c);
+
+	s->c.at++;
+	for (;;) {
+		skip_blanks(&s->c, true);
+		if (s->c.at == s->c.end)
+			return import_give_up(s->sh->im, line,
+					      "the ( that begins here is not "
+					      "closed");
+		if (shell_at(&s->c, ')')) {
+			s->c.at++;
+			return 0;
+		}
+		if (s->c.at->quoted == CELL_BARE &&
+		    strchr(";&|<>(", s->c.at->c))
+			return import_give_up(s->sh->im, shell_line(&s->c),
+					      "'%c' in an array", s->c.at->c);
+		if (shell_word(s->sh, &s->c, out))
+			return -1;
+	}
+}
+
+/* NAME+=TEXT: what it had goes in front of the first word. */
+static int append_text(struct shell *sh, struct variable *v,
+		       struct shell_words *value)
+{
+	struct text *t = &v->value.list[0].text;
+
+	for (size_t i = 0; value->count && i < value->list[0].text.len; i++)
+		if (shell_put(sh, t, value->list[0].text.cell[i]))
+			return -1;
+	return 0;
+}
+
+static int append_words(struct shell *sh, struct variable *v,
+			const struct shell_words *value)
+{
+	for (size_t i = 0; i < value->count; i++) {
+		if (v->value.count == WORDS_MAX)
+			return import_give_up(sh->im, 0,
+					      "an array of more than %d words",
+					      WORDS_MAX);
+		*shell_add(sh, &v->value) = value->list[i];
+	}
+	return 0;
+}
+
+/* The words of NAME="a ${B[@]}" are one value, with blanks between them. */
+static int join_words(struct shell *sh, struct shell_words *value)
+{
+	for (size_t w = 1; w < value->count; w++) {
+		const struct text *t = &value->list[w].text;
+		struct cell blank = {0, ' ', CELL_QUOTED};
+
+		blank.line = t->len ? t->cell[0].line : 0;
+		if (shell_put(sh, &value->list[0].text, blank))
+			return -1;
+		for (size_t i = 0; i < t->len; i++)
+			if (shell_put(sh, &value->list[0].text, t->cell[i]))
+				return -1;
+	}
+	value->count = value->count > 0;
+	return 0;
+}
+
+static int assign(struct script *s, const char *name, bool more)
+{
+	struct shell_words value = {0};
+	int line = shell_line(&s->c);
+	struct variable *v;
+	bool array = shell_at(&s->c, '(');
+
+	if (array ? read_array(s, &value)
+		  : shell_value(s->sh, &s->c, &value) ||
+			    join_words(s->sh, &value))
+		return -1;
+	v = shell_variable(s->sh, name, true);
+	if (!v)
+		return import_give_up(s->sh->im, line, "more than %d variables",
+				      VARIABLES_MAX);
+	if (s->conditions || s->chained) {
+		v->condition = line;
+		return 0;
+	}
+	if (more && v->value.count)
+		return array ? append_words(s->sh, v, &value)
+			     : append_text(s->sh, v, &value);
+	v->value = value;
+	v->array = array;
+	if (!array && !value.count)
+		shell_add(s->sh, &v->value); /* NAME= */
+	return 0;
+}
+
+/* NAME= or NAME+= stands here: its name, and we are behind it; or NULL. */
+static const char *assignment(struct script *s, bool *more)
+{
+	const struct cell *at = s->c.at;
+	struct text name = {0};
+
+	while (at < s->c.end && at->quoted == CELL_BARE &&
+	       (isalpha((unsigned char)at->c) || at->c == '_' ||
+		(at > s->c.at && isdigit((unsigned char)at->c))))
+		at++;
+	*more = at < s->c.end && at->c == '+';
+	if (at == s->c.at || at + *more >= s->c.end || at[*more].c != '=')
+		return NULL;
+	name.cell = (struct cell *)s->c.at;
+	name.len = (size_t)(at - s->c.at);
+	s->c.at = at + *more + 1;
+	return shell_chars(s->sh, &name);
+}
+
+/* Whether an assignment may stand here: at a command's start, or declared. */
+static bool may_assign(struct script *s)
+{
+	static const char *const words[] = {"export",	"declare", "local",
+					    "readonly", "typeset", "env",
+					    NULL};
+
+	return !s->command.count || word_is(s, &s->command.list[0], words);
+}
+
+/* A keyword at a command's start changes only what is open. */
+static bool keyword(struct script *s, const struct shell_word *w)
+{
+	static const char *const opens[] = {"if",     "for",  "while", "until",
+					    "select", "case", NULL};
+	static const char *const closes[] = {"fi", "done", "esac", NULL};
+	static const char *const others[] = {"then", "else", "elif", "do", "{",
+					     "}",    "!",    "time", NULL};
+	bool is_open = word_is(s, w, opens);
+	bool is_close = word_is(s, w, closes);
+
+	s->conditions += is_open;
+	s->conditions -= is_close && s->conditions;
+	return is_open || is_close || word_is(s, w, others);
+}
+
+static int read_command_word(struct script *s)
+{
+	size_t before = s->command.count;
+	const char *name;
+	bool more;
+
+	if (may_assign(s)) {
+		name = assignment(s, &more);
+		if (name)
+			return assign(s, name, more);
+	}
+	if (!before)
+		s->line = shell_line(&s->c);
+	if (shell_word(s->sh, &s->c, &s->command))
+		return -1;
+	if (!before && s->command.count == 1 && keyword(s, &s->command.list[0]))
+		s->command.count = 0;
+	return 0;
+}
+
+/* Whether the line that begins at the cursor ends the here-document. */
+static bool at_heredoc_end(struct script *s)
+{
+	struct cursor c = s->c;
+	const char *end = s->heredoc;
+
+	while (s->dash && shell_at(&c, '\t'))
+		c.at++;
+	for (; *end && c.at < c.end && c.at->c == *end; end++)
+		c.at++;
+	return !*end && (c.at == c.end || c.at->c == '\n');
+}
+
+/* The lines of a here-document; those that a shell gets are read. */
+static int read_heredoc(struct script *s)
+{
+	struct cursor body = s->c;
+	int bad = 0;
+
+	while (s->c.at < s->c.end && !at_heredoc_end(s)) {
+		skip_comment(&s->c);
+		s->c.at += s->c.at < s->c.end;
+	}
+	body.end = s->c.at;
+	skip_comment(&s->c);
+	s->heredoc = NULL;
+	if (s->heredoc_runs && body.at < body.end &&
+	    s->sh->depth < SCRIPTS_DEEP_MAX) {
+		s->sh->depth++;
+		bad = shell_script(s->sh, body);
+		s->sh->depth--;
+	}
+	return bad;
+}
+
+/* <FILE, >FILE, <<WORD, <<<WORD, 2>&1: the file's name is no argument. */
+static int redirect(struct script *s)
+{
+	static const char *const shells[] = {"sbatch", "bash", "sh", "srun",
+					     NULL};
+	struct shell_words target = {0};
+	int less = 0;
+
+	while (s->c.at < s->c.end && strchr("<>&|", s->c.at->c))
+		less += s->c.at++->c == '<';
+	s->dash = less == 2 && shell_at(&s->c, '-');
+	s->c.at += s->dash;
+	skip_blanks(&s->c, false);
+	if (shell_word(s->sh, &s->c, &target))
+		return -1;
+	if (less == 2 && target.count) {
+		s->heredoc = shell_chars(s->sh, &target.list[0].text);
+		s->heredoc_runs = s->command.count &&
+				  word_is(s, &s->command.list[0], shells);
+	}
+	return 0;
+}
+
+/* One of ; & | ( ) or a newline, which ends the command. */
+static int separator(struct script *s)
+{
+	char c = s->c.at++->c;
+	bool twice = shell_at(&s->c, c);
+
+	if (end_command(s))
+		return -1;
+	if ((c == '&' || c == '|') && twice) {
+		s->c.at++;
+		s->chained = true;
+	} else if (c == '\n' || c == ';') {
+		s->chained = false;
+	}
+	return c == '\n' && s->heredoc ? read_heredoc(s) : 0;
+}
+
+int shell_script(struct shell *sh, struct cursor c)
+{
+	struct script s = {.sh = sh, .c = c};
+	int bad = 0;
+
+	while (!bad) {
+		skip_blanks(&s.c, false);
+		if (s.c.at == s.c.end)
+			return end_command(&s);
+		if (shell_at(&s.c, '#'))
+			skip_comment(&s.c);
+		else if (shell_at(&s.c, '<') || shell_at(&s.c, '>'))
+			bad = redirect(&s);
+		else if (s.c.at->quoted == CELL_BARE &&
+			 strchr("\n;&|()", s.c.at->c))
+			bad = separator(&s);
+		else
+			bad = read_command_word(&s);
+	}
+	return bad;
+}
