@@ -23,15 +23,13 @@ static char next(struct parser *p)
 	return *p->at;
 }
 
-static bool new_list(struct parser *p, int64_t count, struct ints *out)
+/* A new list of COUNT elements, or NULL if that is too many. */
+static int64_t *new_list(struct parser *p, int64_t count)
 {
 	if (count < 0 || count > IMPORT_ITEMS_MAX ||
 	    (p->made += (size_t)count) > 16 * (size_t)IMPORT_ITEMS_MAX)
-		return false;
-	out->item = arena_alloc(p->arena, (size_t)count + 1, sizeof(int64_t));
-	out->count = (int)count;
-	out->is_list = true;
-	return true;
+		return NULL;
+	return arena_alloc(p->arena, (size_t)count + 1, sizeof(int64_t));
 }
 
 static bool parse_int(struct parser *p, struct ints *out)
@@ -51,19 +49,34 @@ static bool parse_int(struct parser *p, struct ints *out)
 	return true;
 }
 
-static bool join(struct parser *p, const struct ints *a, const struct ints *b,
-		 struct ints *out)
+/* B behind A. */
+static bool join(struct parser *p, struct ints *a, const struct ints *b)
 {
-	int64_t *item;
+	int64_t count = (int64_t)a->count + b->count;
+	int64_t *item = new_list(p, count);
 
-	if (!new_list(p, (int64_t)a->count + b->count, out))
+	if (!item)
 		return false;
-	item = (int64_t *)out->item;
 	if (a->count)
 		memcpy(item, a->item, (size_t)a->count * sizeof(*item));
 	if (b->count)
 		memcpy(item + a->count, b->item,
 		       (size_t)b->count * sizeof(*item));
+	*a = (struct ints){item, (int)count, true};
+	return true;
+}
+
+/* One more number at the end of a list that has room for CAP. */
+static bool append(struct parser *p, struct ints *list, size_t *cap, int64_t n)
+{
+	int64_t *item;
+
+	if (list->count == IMPORT_ITEMS_MAX)
+		return false;
+	item = arena_grow(p->arena, (int64_t *)list->item, (size_t)list->count,
+			  cap, sizeof(*item));
+	item[list->count++] = n;
+	list->item = item;
 	return true;
 }
 
@@ -72,6 +85,7 @@ static bool parse_items(struct parser *p, char close, bool *comma,
 			struct ints *out)
 {
 	struct ints one, all = {.is_list = true};
+	size_t cap = 0;
 
 	*comma = false;
 	while (next(p) != close) {
@@ -81,7 +95,7 @@ static bool parse_items(struct parser *p, char close, bool *comma,
 			*out = one; /* brackets, not a list of one */
 			return true;
 		}
-		if (one.is_list || !join(p, &all, &one, &all))
+		if (one.is_list || !append(p, &all, &cap, one.item[0]))
 			return false;
 		if (next(p) == ',') {
 			*comma = true;
@@ -117,43 +131,55 @@ static bool repeat(struct parser *p, const struct ints *list, int64_t times,
 	int64_t *item;
 
 	times = times < 0 ? 0 : times;
-	if (__builtin_mul_overflow(times, list->count, &count) ||
-	    !new_list(p, count, out))
+	if (__builtin_mul_overflow(times, list->count, &count))
 		return false;
-	item = (int64_t *)out->item;
+	item = new_list(p, count);
+	if (!item)
+		return false;
 	for (int64_t i = 0; i < count; i++)
 		item[i] = list->item[i % list->count];
+	*out = (struct ints){item, (int)count, true};
 	return true;
 }
 
-static bool multiply(struct parser *p, const struct ints *a,
-		     const struct ints *b, struct ints *out)
+static struct ints number(struct parser *p, int64_t n)
 {
-	int64_t *n;
+	int64_t *item = arena_alloc(p->arena, 1, sizeof(*item));
+
+	*item = n;
+	return (struct ints){.item = item, .count = 1};
+}
+
+/* A becomes A * B. */
+static bool multiply(struct parser *p, struct ints *a, const struct ints *b)
+{
+	int64_t n;
 
 	if (a->is_list && b->is_list)
 		return false;
 	if (a->is_list)
-		return repeat(p, a, b->item[0], out);
+		return repeat(p, a, b->item[0], a);
 	if (b->is_list)
-		return repeat(p, b, a->item[0], out);
-	n = arena_alloc(p->arena, 1, sizeof(*n));
-	*out = (struct ints){.item = n, .count = 1};
-	return !__builtin_mul_overflow(a->item[0], b->item[0], n);
+		return repeat(p, b, a->item[0], a);
+	if (__builtin_mul_overflow(a->item[0], b->item[0], &n))
+		return false;
+	*a = number(p, n);
+	return true;
 }
 
-static bool add(struct parser *p, const struct ints *a, const struct ints *b,
-		struct ints *out)
+/* A becomes A + B. */
+static bool add(struct parser *p, struct ints *a, const struct ints *b)
 {
-	int64_t *n;
+	int64_t n;
 
 	if (a->is_list != b->is_list)
 		return false;
 	if (a->is_list)
-		return join(p, a, b, out);
-	n = arena_alloc(p->arena, 1, sizeof(*n));
-	*out = (struct ints){.item = n, .count = 1};
-	return !__builtin_add_overflow(a->item[0], b->item[0], n);
+		return join(p, a, b);
+	if (__builtin_add_overflow(a->item[0], b->item[0], &n))
+		return false;
+	*a = number(p, n);
+	return true;
 }
 
 static bool parse_product(struct parser *p, struct ints *out)
@@ -164,7 +190,7 @@ static bool parse_product(struct parser *p, struct ints *out)
 		return false;
 	while (next(p) == '*') {
 		p->at++;
-		if (!parse_atom(p, &b) || !multiply(p, &a, &b, &a))
+		if (!parse_atom(p, &b) || !multiply(p, &a, &b))
 			return false;
 	}
 	*out = a;
@@ -179,7 +205,7 @@ static bool parse_sum(struct parser *p, struct ints *out)
 		return false;
 	while (next(p) == '+') {
 		p->at++;
-		if (!parse_product(p, &b) || !add(p, &a, &b, &a))
+		if (!parse_product(p, &b) || !add(p, &a, &b))
 			return false;
 	}
 	*out = a;
@@ -193,12 +219,14 @@ bool import_list(const char *text, struct arena *a, struct ints *out)
 
 	if (!parse_sum(&p, &all))
 		return false;
-	if (next(&p) == ',') { /* "127,0" */
+	if (next(&p) == ',' && all.is_list)
+		return false;
+	if (*p.at == ',') { /* "127,0" */
 		all.is_list = true;
 		while (next(&p) == ',') {
 			p.at++;
 			if (!parse_sum(&p, &one) || one.is_list ||
-			    !join(&p, &all, &one, &all))
+			    !join(&p, &all, &one))
 				return false;
 		}
 	}

@@ -104,9 +104,10 @@ static bool to_bool(const char *word, bool *yes)
 static bool to_ints(struct import *im, const char *const *item, int count,
 		    struct ints *out)
 {
+	enum { WORDS = 1024 };
 	const char *all = count ? item[0] : "";
 
-	if (count > IMPORT_ITEMS_MAX)
+	if (count > WORDS)
 		return false;
 	for (int i = 1; i < count; i++)
 		all = arena_printf(im->arena, "%s,%s", all, item[i]);
