@@ -2,19 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every check of the table: test/data/bad/ID.cfg fires it, and exactly what
 # its "# expect:" says; test/data/good/ID.cfg, its repaired neighbour, does
-# not.  "# args:" are options of the run.
+# not.  "# args:" are options of the run, "# input:" a file to read in its place
+# (JSON has no comments).
 # shellcheck source=test/lib.sh
 . test/lib.sh
 
 # header KEY FILE: what follows "# KEY:" at its beginning
 header() { grep -am1 "^# $1:" "$2" | cut -d: -f2- | xargs; }
 
+# input FILE: what to read for it
+input() {
+	local other
+
+	other=$(header input "$1")
+	echo "${other:-$1}"
+}
+
 # found FILE: the ids of its findings, sorted, on one line
 found() {
 	local args
 
 	read -ra args <<<"$(header args "$1")"
-	cfg-finalize "${args[@]}" "$1" | grep -a '\]$' |
+	cfg-finalize "${args[@]}" "$(input "$1")" | grep -a '\]$' |
 		sed -E 's/.*\[([a-z-]+)\]$/\1/' | sort -u | xargs
 }
 
@@ -30,7 +39,7 @@ for id in $ids; do
 	is "$id keeps quiet" "$(found "$good" | tr ' ' '\n' | grep -x "$id")" ''
 	read -ra args <<<"$(header args "$good")"
 	ok "$id: the repaired config is valid" \
-		cfg-finalize "${args[@]}" "$good"
+		cfg-finalize "${args[@]}" "$(input "$good")"
 done
 for file in test/data/bad/*.cfg test/data/good/*.cfg; do
 	basename "$file" .cfg

@@ -33,7 +33,7 @@ int config_load_as(enum config_format format, const char *file,
 	for (int i = 0; i < GROUPS; i++)
 		field_defaults(target[i].group, target[i].base, a);
 	if (format == CONFIG_OWN ? conf_load(&text, file, a, r, e)
-				 : import_load(&text, format, file, a, r, e))
+				 : import_load(&text, format, file, a, c, r, e))
 		return -1;
 	if (conf_bind(&conf, &text, e))
 		return -1;

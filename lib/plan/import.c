@@ -87,10 +87,11 @@ static int read_text(struct import *im, struct conf_file *f)
 }
 
 int import_load(struct conf_text *t, enum config_format format,
-		const char *file, struct arena *a, struct report *r,
-		struct err *e)
+		const char *file, struct arena *a, struct config *c,
+		struct report *r, struct err *e)
 {
-	struct import im = {.arena = a, .report = r, .err = e, .file = file};
+	struct import im = {
+		.arena = a, .report = r, .err = e, .file = file, .config = c};
 	struct conf_file f;
 	int bad;
 
@@ -102,7 +103,7 @@ int import_load(struct conf_text *t, enum config_format format,
 		report_add(
 			r, "import-ignored", NOTE, "", &im.ignored.first,
 			"%d %s%s of logs, paths, files and services %s "
-			"nothing here: %s",
+			"left out: %s",
 			im.ignored.count, format == CONFIG_HF ? "key" : "flag",
 			plural(im.ignored.count),
 			im.ignored.count == 1 ? "is" : "are", im.ignored.text);

@@ -13,12 +13,13 @@
 /*
  * Read FILE ("-": standard input) as FORMAT says, which is not CONFIG_OWN.
  * What cannot be said in our groups is a finding, and so is whatever is wrong
- * with the text; nothing is ever executed, and no other file is read.  -1
+ * with the text; C, which has all defaults, is told what was given but refused.
+ * Nothing is ever executed, and no other file is read.  -1
  * (CODE_USAGE): it cannot be read at all; E says why, and R has it, too.
  */
 int import_load(struct conf_text *t, enum config_format format,
-		const char *file, struct arena *a, struct report *r,
-		struct err *e);
+		const char *file, struct arena *a, struct config *c,
+		struct report *r, struct err *e);
 
 /* Without a vocabulary the rest is judged all the same: a note. */
 void import_excuse_vocab(struct config *c, struct report *r);

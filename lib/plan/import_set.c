@@ -164,6 +164,15 @@ static const char *path_of(struct import *im, int group, const struct field *f)
 	return arena_printf(im->arena, "%s.%s", groups[group]->name, f->name);
 }
 
+/* The setting was given, though not as it must be. */
+static void mark_given(struct import *im, int group, int row, struct origin at)
+{
+	struct config *c = im->config;
+	void *base[IMPORT_GROUPS] = {&c->shape, &c->spec, &c->place, &c->run};
+
+	((struct origin *)base[group])[row] = at;
+}
+
 bool import_put(struct import *im, const char *name, const char *const *item,
 		int count, struct import_source from)
 {
@@ -182,6 +191,7 @@ bool import_put(struct import *im, const char *name, const char *const *item,
 			   path_of(im, group, f), &from.at,
 			   "%.100s wants %s, not '%.100s'%s", from.what, wants,
 			   words(im, item, count), variable_hint(item, count));
+		mark_given(im, group, row, from.at);
 		return false;
 	}
 	as.offset = 0;

@@ -5,6 +5,8 @@
 
 #include "lib/plan/conf.h"
 
+struct config;
+
 enum { IMPORT_GROUPS = 4, IMPORT_ITEMS_MAX = 16384 };
 
 struct import_setting {
@@ -25,6 +27,7 @@ struct import {
 	struct report *report;
 	struct err *err;
 	const char *file;
+	struct config *config; /* told which of its values were refused */
 	struct import_setting *list;
 	size_t count, cap;
 	struct import_names ignored;
@@ -41,7 +44,8 @@ const struct field *import_field(const char *name, int *group, int *row);
 
 /*
  * Set NAME, which has a row, to the words ITEM, replacing what it had.  A
- * value that does not fit the row's type is a finding, and false.
+ * value that does not fit the row's type is a finding, and false; nobody says
+ * then that it is missing.
  */
 bool import_put(struct import *im, const char *name, const char *const *item,
 		int count, struct import_source from);
