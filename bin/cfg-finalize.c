@@ -355,11 +355,28 @@ static void print_settings(struct arena *a)
 		}
 }
 
+/* What a folder is searched for. */
+static const char *const *ends_of(enum config_format format)
+{
+	static const char *const megatron[] = {".yaml", ".yml",	   ".sh",
+					       ".bash", ".sbatch", ".slurm",
+					       ".args", NULL};
+	static const char *const hf[] = {"config.json", NULL};
+
+	switch (format) {
+	case CONFIG_OWN: break;
+	case CONFIG_MEGATRON: return megatron;
+	case CONFIG_HF: return hf;
+	}
+	return NULL;
+}
+
 /* Validate the operands; those that cannot be listed do not stop the rest. */
 static enum code validate(const struct options *opt, int argc, char **argv,
 			  struct arena *a)
 {
-	struct inputs in = {0};
+	struct inputs in = {.ends = ends_of(opt->format),
+			    .foreign = opt->format != CONFIG_OWN};
 	enum code code = CODE_DONE;
 	struct err e;
 
@@ -408,9 +425,10 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 	const struct cli cli = {
 		"cfg-finalize", "[OPTION]... INPUT...",
 		"Validate configs, complete them and say everything that is "
-		"wrong.\nINPUT: a file, a folder (every *.cfg below it), - "
-		"(standard input) or @LIST\n(a file that names one input a "
-		"line).",
+		"wrong.\nINPUT: a file, a folder (every *.cfg below it; "
+		"with --from megatron *.yaml,\n*.sh and the like, with "
+		"--from hf config.json), - (standard input) or @LIST\n"
+		"(a file that names one input a line).",
 		opts};
 
 	return cli_parse(&cli, argc, argv, first, found, e);

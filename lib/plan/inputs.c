@@ -14,8 +14,9 @@ static void add(struct inputs *in, const char *file, const char *name,
 {
 	in->list =
 		arena_grow(a, in->list, in->count, &in->cap, sizeof(*in->list));
-	in->list[in->count++] =
-		(struct input){arena_strdup(a, file), arena_strdup(a, name)};
+	in->list[in->count++] = (struct input){
+		arena_strdup(a, file),
+		arena_printf(a, "%s%s", name, in->foreign ? ".cfg" : "")};
 }
 
 static void add_file(struct inputs *in, const char *file, struct arena *a)
@@ -23,17 +24,38 @@ static void add_file(struct inputs *in, const char *file, struct arena *a)
 	const char *slash = strrchr(file, '/');
 
 	if (!strcmp(file, "-"))
-		add(in, file, "stdin.cfg", a);
+		add(in, file, in->foreign ? "stdin" : "stdin.cfg", a);
 	else
 		add(in, file, slash ? slash + 1 : file, a);
 }
 
-static bool is_config(const FTSENT *entry)
+static const char *const *ends_of(const struct inputs *in)
 {
-	size_t len = entry->fts_namelen;
+	static const char *const own[] = {".cfg", NULL};
+
+	return in->ends ? in->ends : own;
+}
+
+/* What begins with a dot is an ending, all else a whole name. */
+static bool has_end(const struct inputs *in, const FTSENT *entry)
+{
+	const char *name = entry->fts_name;
+	size_t len;
+
+	for (const char *const *end = ends_of(in); *end; end++) {
+		len = **end == '.' ? strlen(*end) : entry->fts_namelen;
+		if (entry->fts_namelen >= len &&
+		    !strcmp(name + entry->fts_namelen - len, *end))
+			return true;
+	}
+	return false;
+}
+
+static bool is_config(const struct inputs *in, const FTSENT *entry)
+{
 	struct stat st;
 
-	if (len < 4 || strcmp(entry->fts_name + len - 4, ".cfg"))
+	if (!has_end(in, entry))
 		return false;
 	return entry->fts_info == FTS_F ||
 	       (entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &st) &&
@@ -59,7 +81,7 @@ static int add_tree(struct inputs *in, FTS *tree, const char *folder,
 			return err_sys(e, CODE_USAGE, "cannot read folder '%s'",
 				       entry->fts_path);
 		}
-		if (!is_config(entry))
+		if (!is_config(in, entry))
 			continue;
 		name = entry->fts_path + len;
 		name += strspn(name, "/");
@@ -87,7 +109,8 @@ static int add_folder(struct inputs *in, const char *folder, struct arena *a,
 	bad = add_tree(in, tree, path, a, e);
 	fts_close(tree);
 	if (!bad && in->count == before)
-		return err_set(e, CODE_USAGE, "no *.cfg below '%s'", folder);
+		return err_set(e, CODE_USAGE, "no *%s below '%s'", *ends_of(in),
+			       folder);
 	return bad;
 }
 

@@ -3,6 +3,7 @@
 #ifndef PLAN_INPUTS_H
 #define PLAN_INPUTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/base/arena.h"
@@ -13,12 +14,14 @@ struct input {
 };
 
 struct inputs {
+	const char *const *ends; /* ".sh" or whole names; NULL: .cfg */
+	bool foreign;		 /* outputs get the ending .cfg as well */
 	struct input *list;
 	size_t count, cap;
 };
 
 /*
- * Add what OPERAND stands for, in a fixed order: a folder gives every *.cfg
+ * Add what OPERAND stands for, in a fixed order: a folder gives every config
  * below it (links to folders are not followed), @LIST what every line of the
  * file LIST names, but empty ones and those that begin with #.  Files themselves are not looked at.  -1 (CODE_USAGE): a folder or
  * list that cannot be read, or that has nothing in it.
