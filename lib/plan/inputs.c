@@ -109,7 +109,8 @@ static int add_folder(struct inputs *in, const char *folder, struct arena *a,
 	bad = add_tree(in, tree, path, a, e);
 	fts_close(tree);
 	if (!bad && in->count == before)
-		return err_set(e, CODE_USAGE, "no *%s below '%s'", *ends_of(in),
+		return err_set(e, CODE_USAGE, "no %s%s below '%s'",
+			       **ends_of(in) == '.' ? "*" : "", *ends_of(in),
 			       folder);
 	return bad;
 }

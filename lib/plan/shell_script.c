@@ -316,8 +316,18 @@ static bool keyword(struct script *s, const struct shell_word *w)
 	return is_open || is_close || word_is(s, w, others);
 }
 
+/* The 2 of 2>&1 belongs to the redirection. */
+static bool is_descriptor(struct script *s, const struct cell *from)
+{
+	for (; from < s->c.at; from++)
+		if (!isdigit((unsigned char)from->c))
+			return false;
+	return shell_at(&s->c, '>') || shell_at(&s->c, '<');
+}
+
 static int read_command_word(struct script *s)
 {
+	const struct cell *from;
 	size_t before = s->command.count;
 	const char *name;
 	bool more;
@@ -329,8 +339,11 @@ static int read_command_word(struct script *s)
 	}
 	if (!before)
 		s->line = shell_line(&s->c);
+	from = s->c.at;
 	if (shell_word(s->sh, &s->c, &s->command))
 		return -1;
+	if (is_descriptor(s, from))
+		s->command.count = before;
 	if (!before && s->command.count == 1 && keyword(s, &s->command.list[0]))
 		s->command.count = 0;
 	return 0;

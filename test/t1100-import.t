@@ -1,0 +1,267 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Other people's configs: Megatron's flags out of YAML, scripts and argument
+# files, and Hugging Face's config.json.
+# shellcheck source=test/lib.sh
+# shellcheck disable=SC2016 # the scripts that are read expand their variables
+. test/lib.sh
+
+# cannot FORMAT FILE: which flags or keys of it have no setting here
+cannot() {
+	cfg-finalize --from "$1" "$2" | sed -nE \
+		's/^[^:]*:[0-9]+: error: ([^ :]*):? .*\[import-flag\]$/\1/p' | sort -u
+}
+
+# listed FILE: those that test/data/import/cannot says
+listed() { sed -nE "s#^$1 ##p" test/data/import/cannot | sort -u; }
+
+# others FORMAT FILE: all its other errors
+others() {
+	cfg-finalize --from "$1" "$2" | grep ': error: ' | grep -v '\[import-flag\]$'
+}
+
+for file in test/data/megatron/* test/data/hf/*; do
+	format=$(basename "$(dirname "$file")") name=$format/${file##*/}
+	is "$name: what has no setting here" "$(cannot "$format" "$file")" \
+		"$(listed "$name")"
+	is "$name: all else is valid" "$(others "$format" "$file")" ''
+	run cfg-finalize --from "$format" "$file"
+	want=0 && [ -z "$(listed "$name")" ] || want=1
+	is "$name: exit code" $rc $want
+done
+is "the list names only files that are there" "$(
+	grep -v '^#' test/data/import/cannot | cut -d' ' -f1 | sort -u |
+		while read -r name; do [ -f "test/data/$name" ] || echo "$name"; done
+)" ''
+
+# parameters FILE [ARG]...
+parameters() { cfg-finalize --json --from hf "${@:2}" "test/data/hf/$1.json" | jq .parameters; }
+while read -r name want; do
+	is "$name has $want parameters" "$(parameters "$name")" "$want"
+done <<-END
+	gpt2 124439808
+	gpt2-medium 354823168
+	gpt2-large 774030080
+	gpt2-xl 1557611200
+	llama-2-7b 6738415616
+	llama-2-13b 13015864320
+	llama-2-70b 68976648192
+	llama-3-8b 8030261248
+	llama-3-70b 70553706496
+	mistral-7b 7241732096
+	mixtral-8x7b 46702792704
+	qwen2-7b 7615616512
+	qwen3-8b 8190735360
+	qwen3-30b-a3b 30532122624
+	deepseek-v2-lite 15706484224
+	nemotron-nas-same 4668317696
+END
+is "deepseek-v3 without MTP" "$(parameters deepseek-v3 --set shape.mtp_num_layers=0)" 671026404352
+
+# one command line, three ways of writing it
+flags='--num-layers 8
+--hidden-size 96
+--num-attention-heads 8
+--group-query-attention
+--num-query-groups 4
+--swiglu
+--disable-bias-linear
+--position-embedding-type rope
+--rotary-base 500000
+--normalization RMSNorm
+--untie-embeddings-and-output-weights
+--seq-length 64
+--max-position-embeddings 64
+--vocab-size 1000
+--no-rope-freq ([0]*3+[1])*2
+--tensor-model-parallel-size 2
+--pipeline-model-parallel-size 2
+--sequence-parallel
+--micro-batch-size 2
+--global-batch-size 32
+--train-iters 10
+--lr 1e-3
+--data-path /nowhere
+--bf16'
+echo "$flags" >"$T/flags.args"
+{
+	echo '#!/bin/bash' && echo '#SBATCH -N1'
+	echo 'TP=2 MODEL="--num-layers 8' && sed -n 2,4p <<<"$flags" && echo '"'
+	echo 'REST=(' && sed -n '5,$p' <<<"$flags" |
+		sed -E "s/(--no-rope-freq) (.*)/\1 '\2'/; s/(tensor.*) 2/\1 \$TP/"
+	echo ')' && echo 'srun torchrun --nproc_per_node 4 train.py $MODEL \'
+	echo '	"${REST[@]}" 2>&1 | tee log'
+} >"$T/flags.sh"
+{ echo MODEL_ARGS: && sed -E 's/^(--[a-z0-9-]+)$/\1 true/; s/^(--[a-z0-9-]+) /  \1: /' <<<"$flags"; } >"$T/flags.yaml"
+final() { cfg-finalize --from megatron -o - "$1" 2>"$T/talk" | sed 's/ *#.*//'; }
+final "$T/flags.args" >"$T/args.cfg"
+like "the flags are valid" "$(tail -1 "$T/talk")" "flags.args: valid"
+like "and in the file that is written" "$(<"$T/args.cfg")" "num_query_groups = 4;"
+final "$T/flags.sh" >"$T/sh.cfg"
+ok "a script says the same" diff "$T/args.cfg" "$T/sh.cfg"
+final "$T/flags.yaml" >"$T/yaml.cfg"
+ok "YAML says the same" diff "$T/args.cfg" "$T/yaml.cfg"
+cfg-finalize --from megatron - <"$T/flags.yaml" >"$T/talk"
+like "standard input is recognised" "$(tail -1 "$T/talk")" "^-: valid"
+
+# what is written
+run cfg-finalize --from megatron -o "$T/out.cfg" "$T/flags.yaml"
+is "-o writes our own file" $rc 0
+like "given values with their line" "$(<"$T/out.cfg")" \
+	"hidden_size = 96; # given: $T/flags.yaml:3"
+like "defaults of Megatron's command line" \
+	"$(cfg-finalize --from megatron -o - test/data/bad/import-run.cfg \
+		--set shape.vocab_size=256 2>&1)" \
+	"share_embeddings_and_output_weights = true; # derived: default of Megatron's command line"
+hash() { sed -nE 's/.*, shape ([0-9a-f]+)$/\1/p' <<<"$1"; }
+first=$(hash "$out")
+run cfg-finalize --world 4 "$T/out.cfg"
+is "that file is valid by itself" $rc 0
+is "and has the same shape" "$(hash "$out")" "${first:-none}"
+mkdir "$T/in" "$T/hf"
+cp "$T/flags.sh" "$T/flags.yaml" "$T/in" && echo no >"$T/in/readme.txt"
+for name in gpt2 llama-3-8b; do
+	mkdir "$T/hf/$name" && cp "test/data/hf/$name.json" "$T/hf/$name/config.json"
+	echo '{}' >"$T/hf/$name/generation_config.json"
+done
+run cfg-finalize -j 2 --from megatron --output-dir "$T/d" "$T/in"
+is "a folder gives YAML and scripts" "$(cd "$T/d" && echo *)" \
+	"flags.sh.cfg flags.yaml.cfg"
+run cfg-finalize --from hf --output-dir "$T/h" "$T/hf"
+is "or every config.json" "$(cd "$T/h" && echo */*)" \
+	"gpt2/config.json.cfg llama-3-8b/config.json.cfg"
+run cfg-finalize --from hf test/data/hf
+is "a folder without one exits 2" $rc 2
+like "and says so" "$err" "no config.json below"
+
+# findings
+import() { # import TEXT [OPTION]...: findings of flags in a file
+	echo "$1" >"$T/x.args" && run cfg-finalize --from megatron "${@:2}" "$T/x.args"
+}
+base="$(grep -v vocab <<<"$flags")"
+import "$base
+--tensor-model-parallel-size 3"
+like "a finding of a rule points at the flag" "$out" \
+	"x.args:24: place.tensor_model_parallel_size: error: num_attention_heads 8"
+like "a flag given twice: the last counts" "$out" \
+	"x.args:24: warning: --tensor-model-parallel-size is given a second time, first on line 15"
+import "$base"
+is "without a vocabulary it is valid" $rc 0
+like "which is said with the way out" "$out" "note: .* try --vocab-size N \[import-vocab\]"
+is "and results that need it are null" "$(cfg-finalize --json --from megatron "$T/x.args" |
+	jq -c '[.valid, .parameters, .padded_vocab_size, .shape_hash, .world]')" \
+	'[true,null,null,null,4]'
+import "$base" --vocab-size 1000
+like "--vocab-size gives them" "$out" "parameters, vocabulary 1000 in 1024 rows"
+like "the world is the smallest that fits" "$out" "note: world 4 is assumed"
+import "$base" --world 8
+ok "--world is taken as it is" test "${out/import-world/}" = "$out"
+import "$base
+--num-experts 4
+--expert-model-parallel-size 4
+--expert-tensor-parallel-size 1"
+like "of both grids" "$out" "note: world 8 is assumed"
+import "$base
+--num-layerz 3"
+like "an unknown flag" "$out" \
+	"x.args:24: error: --num-layerz is no flag .*; try shape.num_layers \[import-unknown\]"
+import "$base
+--spec a b"
+like "a flag of the model without a setting" "$out" \
+	"x.args:24: error: --spec concerns the model and has no setting here \[import-flag\]"
+import "$base
+--cross-entropy-fusion-impl native
+--num-distributed-optimizer-instances 1"
+is "a flag at its default is none" $rc 0
+import "$base
+--num-layers \$N"
+like "a value that only a shell would know" "$out" \
+	"x.args:24: shape.num_layers: error: --num-layers wants an integer, not '\\\$N', which only"
+ok "is not missing as well" test "${out/shape-required/}" = "$out"
+import "$base
+--save x --log-interval 5 --wandb-project y"
+like "what is no business of ours is said once" "$out" \
+	"note: 3 flags of logs.*: --data-path, --save, --wandb-project \[import-ignored\]"
+cfg-finalize --from megatron -o - "$T/x.args" >"$T/x.cfg" 2>/dev/null
+like "a setting of ours among them is read" "$(<"$T/x.cfg")" "log_interval = 5;"
+
+# what Megatron's command line corrects
+import "$(grep -v 'tensor-model\|group-query' <<<"$base")"
+like "sequence_parallel without tp" "$out" \
+	"x.args:15: place.sequence_parallel: note: .* turns it off.*\[import-corrected\]"
+like "groups without group-query-attention" "$out" \
+	"x.args:4: shape.num_query_groups: note: .*ignores it without"
+import "$base
+--use-rope-scaling
+--rope-scaling-factor 32"
+like "a factor that is never used" "$out" "reads it and then uses 8.0"
+import "$(grep -v 'swiglu\|bias-linear' <<<"$base")" -o -
+like "gelu with a bias is the tanh form" "$out" 'activation_func = "gelu_tanh"; # derived'
+import "$(grep -v swiglu <<<"$base")" -o -
+like "without one it is exact" "$out" 'activation_func = "gelu"; # default'
+
+# families and their keys
+for name in gpt2 llama-3-8b; do
+	cfg-finalize --from hf -o - "test/data/hf/$name.json" >"$T/$name.cfg" 2>/dev/null
+done
+like "gpt2: gelu_new is the tanh form" "$(<"$T/gpt2.cfg")" \
+	'activation_func = "gelu_tanh"; # given: test/data/hf/gpt2.json:2'
+like "gpt2: a tied head" "$(<"$T/gpt2.cfg")" \
+	'share_embeddings_and_output_weights = true; # derived: model_type gpt2'
+like "llama: dropout is none" "$(<"$T/llama-3-8b.cfg")" 'hidden_dropout = 0.0; # derived'
+like "llama: theta" "$(<"$T/llama-3-8b.cfg")" \
+	'rotary_base = 500000.0; # given: test/data/hf/llama-3-8b.json:'
+run cfg-finalize --from hf test/data/import/family.json
+is "an unknown family exits 2" $rc 2
+like "and names those that are known" "$out" \
+	"family.json:1: error: model_type 'bert' is none of gpt2, llama, .*\[import-family\]"
+hf() { # hf FILTER: findings of Llama 3 with a change
+	jq "$1" test/data/hf/llama-3-8b.json >"$T/x.json"
+	run cfg-finalize --from hf "$T/x.json"
+}
+hf '.num_hidden_layers = "many"'
+like "a value of another type" "$out" \
+	"x.json:16: shape.num_layers: error: num_hidden_layers wants an integer, not 'many'"
+hf '.rope_scaling = {rope_type: "dynamic", factor: 2}'
+like "a rope that cannot be said" "$out" "error: rope_scaling: dynamic has no setting here"
+hf '.hidden_act = "mish"'
+like "nor an activation" "$out" "error: hidden_act: mish has no setting here"
+hf '.attention_bias = true'
+like "nor biases in half of a layer" "$out" "error: attention_bias: a bias in all of attention"
+hf '.attention_bias = true | .mlp_bias = true'
+is "biases everywhere can be said" $rc 0
+
+# bad input: a finding each
+hostile() { # hostile NAME PATTERN FORMAT FILE
+	run timeout 10 cfg-finalize --from "$3" "$4"
+	is "$1 exits 2" $rc 2
+	like "$1 is said" "$out" "$2"
+}
+printf -- '--lr 1\n\0' >"$T/nul.args"
+hostile "a NUL byte" "nul.args:2: error: a NUL byte" megatron "$T/nul.args"
+printf -- '--lr: 1\n--x: \xff\n' >"$T/latin.yaml"
+hostile "invalid UTF-8" "latin.yaml:2: error: a byte that is no UTF-8" megatron "$T/latin.yaml"
+printf '\xef\xbb\xbf{}' >"$T/mark.json"
+hostile "a byte order mark" "mark.json:1: error: begins with a UTF-8 byte" hf "$T/mark.json"
+head -c 100000000 /dev/zero | tr '\0' x >"$T/long.sh"
+hostile "a line of 100 MB" "longer than 1 MiB" megatron "$T/long.sh"
+rm "$T/long.sh"
+hostile "an endless device" "longer than 1 MiB" hf /dev/zero
+ln -s loop.sh "$T/loop.sh"
+hostile "a loop of links" "Too many levels of symbolic links" megatron "$T/loop.sh"
+echo 'A="$A"; source me.sh' >"$T/me.sh"
+hostile "a script without a command" "no command of this script" megatron "$T/me.sh"
+head -c 100000 /dev/zero | tr '\0' '[' >"$T/deep.json"
+hostile "deep JSON" "depth" hf "$T/deep.json"
+{ echo 'MODEL_ARGS:' && printf '  x: ' && cat "$T/deep.json"; } >"$T/deep.yaml"
+hostile "deep YAML" "import-format" megatron "$T/deep.yaml"
+printf '%s\n' 'torchrun p.py --num-layers $(touch '"$T/ran"')`touch '"$T/ran"'`' >"$T/run.sh"
+cfg-finalize --from megatron "$T/run.sh" >/dev/null
+ok "nothing is ever run" test ! -e "$T/ran"
+mkfifo "$T/fifo.yaml"
+run timeout 10 cfg-finalize --from megatron "$T/fifo.yaml"
+is "a pipe without a writer does not hang" $rc 2
+run cfg-finalize --from yaml "$T/flags.yaml"
+is "an unknown format exits 2" $rc 2
+like "and the formats are named" "$err" "'yaml' is none of own, megatron and hf"
+done_testing
