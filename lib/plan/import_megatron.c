@@ -29,7 +29,7 @@ static const char *field_name(char name[NAME_MAX_LEN], const char *flag)
 {
 	size_t n = 0;
 
-	for (flag += strspn(flag, "-"); flag[n] && n < NAME_MAX_LEN - 1; n++)
+	for (flag += strspn(flag, "-"); n < NAME_MAX_LEN - 1 && flag[n]; n++)
 		name[n] = flag[n] == '-' ? '_' : flag[n];
 	name[n] = 0;
 	return name;

@@ -392,8 +392,8 @@ static int redirect(struct script *s)
 	struct shell_words target = {0};
 	int less = 0;
 
-	while (s->c.at < s->c.end && strchr("<>&|", s->c.at->c))
-		less += s->c.at++->c == '<';
+	for (; s->c.at < s->c.end && strchr("<>&|", s->c.at->c); s->c.at++)
+		less += s->c.at->c == '<';
 	s->dash = less == 2 && shell_at(&s->c, '-');
 	s->c.at += s->dash;
 	skip_blanks(&s->c, false);
@@ -410,9 +410,11 @@ static int redirect(struct script *s)
 /* One of ; & | ( ) or a newline, which ends the command. */
 static int separator(struct script *s)
 {
-	char c = s->c.at++->c;
-	bool twice = shell_at(&s->c, c);
+	char c = s->c.at->c;
+	bool twice;
 
+	s->c.at++;
+	twice = shell_at(&s->c, c);
 	if (end_command(s))
 		return -1;
 	if ((c == '&' || c == '|') && twice) {
