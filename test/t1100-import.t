@@ -164,7 +164,17 @@ like "of both grids" "$out" "note: world 8 is assumed"
 import "$base
 --num-layerz 3"
 like "an unknown flag" "$out" \
-	"x.args:24: error: --num-layerz is no flag .*; try shape.num_layers \[import-unknown\]"
+	"x.args:24: error: --num-layerz is no flag .*; try --num-layers \[import-unknown\]"
+import "$base
+--tensor_model_parallel_size 4"
+like "names have hyphens" "$out" \
+	"error: --tensor_model_.* is no flag .*; try --tensor-model-parallel-size"
+import "$base
+--no-position-embedding
+--checkpoint-activations"
+ok "a type of positions makes up for it" test "${out/no-position/}" = "$out"
+like "what Megatron itself refuses" "$out" \
+	"error: Megatron refuses --checkpoint-activations; try --recompute-activations"
 import "$base
 --spec a b"
 like "a flag of the model without a setting" "$out" \

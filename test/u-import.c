@@ -136,6 +136,11 @@ static void test_scripts(void **state)
 		{"A=${1:-7}\n" RUN "--lr $A", "--lr:2 7:1"},
 		{RUN "--lr $(rm -rf x; echo \")\")",
 		 "--lr:1 $(rm -rf x; echo \")\"):1?"},
+		{"N=4\n" RUN "--lr $((2*(N+$N)/3-${N}%3))", "--lr:2 4:2"},
+		{RUN "--lr $((1 << 2)) $((1/0)) $((X)) $(( -3 ))",
+		 "--lr:1 $((1 << 2)):1? $((1/0)):1? $((X)):1? -3:1"},
+		{RUN "--lr $((9223372036854775807+1)) $(())",
+		 "--lr:1 $((9223372036854775807+1)):1? $(()):1?"},
 		{RUN "--lr `date`", "--lr:1 `date`:1?"},
 		{"export A=1\nreadonly B=2\n" RUN "--lr $A$B", "--lr:3 12:1"},
 		{"X=1 " RUN "--lr 1 >log 2>&1 &", "--lr:1 1:1"},
@@ -153,6 +158,8 @@ static void test_scripts(void **state)
 		 "--lr 3\n",
 		 "--lr:6 3:6"},
 		{"echo --num-layers 3\n" RUN "--lr 1", "--lr:2 1:2"},
+		{"python run.py --n 4 train.py --seed 3 --save x.py",
+		 "--seed:1 3:1 --save:1 x.py:1"},
 		{"mpirun -n 4 python --lr 1", "--lr:1 1:1"},
 	};
 
@@ -207,6 +214,7 @@ static void test_cut_scripts(void **state)
 static void test_expansions_are_bounded(void **state)
 {
 	const char *text = "A=\"x x x x x x x x\"\n", *list = "B=(1 2 3 4)\n";
+	static char minus[900000];
 
 	(void)state;
 	for (int i = 0; i < 40; i++) {
@@ -214,6 +222,10 @@ static void test_expansions_are_bounded(void **state)
 		list = arena_printf(&arena, "%sB=(\"${B[@]}\" \"${B[@]}\")\n",
 				    list);
 	}
+	memset(minus, '-', sizeof(minus) - 1);
+	assert_non_null(strstr(
+		shell_of(arena_printf(&arena, RUN "--lr $((%s1))", minus)),
+		"1)):1?"));
 	assert_non_null(strstr(shell_of(text), "more than 1048576"));
 	assert_non_null(strstr(shell_of(list), "more than 16384"));
 }

@@ -146,7 +146,7 @@ static bool by_name(struct import *im, const struct flag *flag)
 	const struct field *field;
 	int group, row;
 
-	if (import_table_hides(flag->name))
+	if (import_table_hides(flag->name) || strchr(flag->name, '_'))
 		return false;
 	if (import_field(name, &group, &row)) {
 		put(im, name, flag);
@@ -174,6 +174,24 @@ static bool is_neutral(const struct flag *flag, const char *neutral)
 	return !strcmp(flag->value[0], neutral);
 }
 
+/* Suggestions of settings, "shape.num_layers", as flags. */
+static void suggest_flags(struct import *im)
+{
+	struct finding *f = &im->report->list[im->report->count - 1];
+
+	for (int i = 0; i < f->suggests; i++) {
+		const char *dot = strchr(f->suggest[i], '.');
+		char *flag;
+
+		if (!dot || strchr(dot, ' '))
+			continue;
+		flag = arena_printf(im->arena, "--%s", dot + 1);
+		for (char *p = flag; *p; p++)
+			*p = *p == '_' ? '-' : *p;
+		f->suggest[i] = flag;
+	}
+}
+
 static void unknown(struct import *im, const struct flag *flag)
 {
 	struct import_source from = import_source(im, flag);
@@ -188,6 +206,7 @@ static void unknown(struct import *im, const struct flag *flag)
 		   "%.100s is no flag of Megatron's that is known here",
 		   flag->name);
 	conf_suggest_name(&c, field_name(name, flag->name));
+	suggest_flags(im);
 }
 
 static void by_class(struct import *im, const struct flag *flag)

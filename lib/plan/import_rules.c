@@ -15,6 +15,17 @@ static void corrected(struct import *im, const struct flag *flag,
 		   "%s: %s", flag->name, what);
 }
 
+/* Megatron itself does not start with it. */
+static void refused(struct import *im, const struct flag *flag,
+		    const char *instead)
+{
+	struct import_source from = import_source(im, flag);
+
+	report_add(im->report, "import-flag", ERROR, "", &from.at,
+		   "Megatron refuses %s", flag->name);
+	report_suggest(im->report, "%s", instead);
+}
+
 static void rule_groups(struct import *im, const struct flags *flags)
 {
 	const struct flag *groups = import_flag(flags, "--num-query-groups");
@@ -41,8 +52,7 @@ static void rule_positions(struct import *im, const struct flags *flags)
 		import_say(im, "position_embedding_type", "rope",
 			   import_source(im, rotary));
 	if (none && !import_get(im, "position_embedding_type"))
-		import_say(im, "position_embedding_type", "none",
-			   import_source(im, none));
+		refused(im, none, "--position-embedding-type none");
 	if (factor && import_flag(flags, "--use-rope-scaling"))
 		corrected(im, factor, "shape.rope_scaling_factor",
 			  "Megatron reads it and then uses 8.0 all the same");
@@ -175,14 +185,9 @@ static void rule_removed(struct import *im, const struct flags *flags)
 
 	for (size_t i = 0; i < sizeof(removed) / sizeof(*removed); i++) {
 		const struct flag *flag = import_flag(flags, removed[i][0]);
-		struct import_source from;
 
-		if (!flag)
-			continue;
-		from = import_source(im, flag);
-		report_add(im->report, "import-flag", ERROR, "", &from.at,
-			   "Megatron refuses %s", flag->name);
-		report_suggest(im->report, "%s", removed[i][1]);
+		if (flag)
+			refused(im, flag, removed[i][1]);
 	}
 }
 

@@ -72,6 +72,12 @@ int shell_put(struct shell *sh, struct text *t, struct cell cell);
 
 struct shell_word *shell_add(struct shell *sh, struct shell_words *w);
 
+/*
+ * What stands between $(( and )), as a number.  False: it is more than whole
+ * numbers, + - * / %, brackets and variables that this script sets.
+ */
+bool shell_arithmetic(struct shell *sh, const char *text, int64_t *n);
+
 /* The characters alone. */
 const char *shell_chars(struct shell *sh, const struct text *t);
 

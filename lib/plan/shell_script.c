@@ -52,28 +52,35 @@ static bool ends_with(const char *text, const char *end)
 	return n >= len && !strcmp(text + n - len, end);
 }
 
-/* The first word of Megatron's arguments in the command, or none: its count. */
+/* Whether TEXT is a flag that Megatron has and that concerns the model. */
+static bool is_model_flag(struct script *s, const char *text)
+{
+	bool model;
+
+	if (strncmp(text, "--", 2))
+		return false;
+	text = arena_strndup(s->sh->im->arena, text, strcspn(text, "="));
+	return import_flag_known(text, &model) && model;
+}
+
+/*
+ * The first word of Megatron's arguments: the one behind the program, a *.py,
+ * if flags of the model follow it; the number of words if there are none.
+ */
 static size_t first_argument(struct script *s)
 {
 	struct shell_words *w = &s->command;
-	size_t first = w->count;
-	bool model, any = false;
-	const char *text;
+	size_t first = 0;
 
-	for (size_t i = w->count; i-- > 0;) {
-		text = shell_chars(s->sh, &w->list[i].text);
-		if (any && ends_with(text, ".py"))
-			return i + 1;
-		if (!strncmp(text, "--", 2) &&
-		    import_flag_known(arena_strndup(s->sh->im->arena, text,
-						    strcspn(text, "=")),
-				      &model) &&
-		    model) {
-			any = true;
-			first = i;
-		}
+	for (size_t i = 0; i < w->count; i++) {
+		const char *text = shell_chars(s->sh, &w->list[i].text);
+
+		if (ends_with(text, ".py"))
+			first = i + 1;
+		else if (is_model_flag(s, text))
+			return first ? first : i;
 	}
-	return first;
+	return w->count;
 }
 
 /* Keep the command if it is the first that has Megatron's arguments. */

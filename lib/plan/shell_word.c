@@ -247,6 +247,27 @@ static int put_braced(struct reader *r, const struct cell *from)
 	return given ? put_variable(r, v, false) : put_default(r, at + 1, end);
 }
 
+/* $(...), from FROM to where we are now: arithmetic, or not known. */
+static int put_command(struct reader *r, const struct cell *from)
+{
+	const struct cell *end = r->c->at - 2;
+	struct text inner = {(struct cell *)from + 3, 0, 0};
+	const char *digits;
+	int64_t n;
+
+	if (end < from + 3 || from[2].c != '(' || end->c != ')')
+		return put_unknown(r, from);
+	inner.len = (size_t)(end - from) - 3;
+	if (!shell_arithmetic(r->sh, shell_chars(r->sh, &inner), &n))
+		return put_unknown(r, from);
+	digits = arena_printf(r->sh->im->arena, "%lld", (long long)n);
+	for (; *digits; digits++)
+		if (put(r, (struct cell){from->line, *digits, CELL_QUOTED},
+			CELL_QUOTED))
+			return -1;
+	return 0;
+}
+
 /* "$" and what follows it. */
 static int put_dollar(struct reader *r)
 {
@@ -257,7 +278,7 @@ static int put_dollar(struct reader *r)
 
 	c = r->c->at < r->c->end ? r->c->at->c : 0;
 	if (c == '(')
-		return skip_nested(r, '(', ')') || put_unknown(r, from) ? -1
+		return skip_nested(r, '(', ')') || put_command(r, from) ? -1
 									: 0;
 	if (c == '{')
 		return skip_nested(r, '{', '}') || put_braced(r, from) ? -1 : 0;
