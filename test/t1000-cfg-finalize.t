@@ -31,6 +31,11 @@ is "an invalid one exits 1" $rc 1
 like "a finding has file, line, path, severity, message, way out and id" "$out" \
 	"bad.cfg:5: place.tensor_model_parallel_size: error: num_attention_heads 4 is not a multiple of tensor_model_parallel_size 3; try tensor_model_parallel_size = 2 or tensor_model_parallel_size = 4 \[place-heads\]"
 like "its summary counts errors" "$out" "bad.cfg: invalid, 1 error,"
+run cfg-finalize test/data/bad/place-layout.cfg
+like "a caret shows the wrong character" "$out" "\[place-layout\]
+    Et\*4\|txt\*3L
+          \^
+"
 run cfg-finalize --set place.tensor_model_parallel_size=2 "$T/bad.cfg"
 is "--set goes over the file" $rc 0
 run cfg-finalize - <"$T/a.cfg"

@@ -9,10 +9,13 @@ static const char *expanded(const char *text)
 {
 	const char **stage, *out = "";
 	struct err e;
-	int count;
+	int count, column;
 
-	if (layout_expand(text, &arena, &stage, &count, &e))
+	if (layout_expand(text, &arena, &stage, &count, &column, &e)) {
+		assert_non_null(strstr(
+			e.text, arena_printf(&arena, "column %d:", column)));
 		return arena_strdup(&arena, e.text);
+	}
 	for (int i = 0; i < count; i++)
 		out = arena_printf(&arena, "%s%s%s", out, i ? " " : "",
 				   *stage[i] ? stage[i] : ".");
@@ -34,6 +37,9 @@ static void test_expands(void **state)
 		{"E((t|)*2m|)*2L", "Et t m t t m L"},
 		{" ( E t ) * 2 ", "EtEt"},
 		{"", "."},
+		{"Et # all of it *9x\n|L", "Et L"},
+		{"E/* (t| */t|/**/L # end", "Et L"},
+		{"t /* * */ * /* 2 */ 3", "ttt"},
 	};
 
 	(void)state;
@@ -48,6 +54,8 @@ static void test_is_refused(void **state)
 		{"E(t|", "column 2: this bracket is not closed"},
 		{"Et)L", "column 3: this bracket was never opened"},
 		{"*2t", "column 1: * has nothing before it to repeat"},
+		{"Et|/* L", "column 4: this comment is not closed"},
+		{"Et|/L", "column 4: only E t m L"},
 		{"t*", "column 3: * wants a count of at least 1"},
 		{"t*0", "column 3: * wants a count of at least 1"},
 		{"t*x", "column 3: * wants a count of at least 1"},

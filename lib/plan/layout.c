@@ -11,18 +11,33 @@ struct layout {
 	const char *text, *at;
 	char *out; /* room for LAYOUT_TOKENS_MAX */
 	int count, depth;
+	int *column; /* of what is wrong */
 	struct err *e;
 };
 
 static int wrong(struct layout *l, const char *at, const char *what)
 {
+	*l->column = (int)(at - l->text) + 1;
 	return err_set(l->e, CODE_CONFIG, "layout '%.200s', column %d: %s",
-		       l->text, (int)(at - l->text) + 1, what);
+		       l->text, *l->column, what);
 }
 
+/* Over commas, blanks and comments; one that is not closed is no comment. */
 static void skip(struct layout *l)
 {
-	l->at += strspn(l->at, ", \t\r\n");
+	const char *end;
+
+	for (;;) {
+		l->at += strspn(l->at, ", \t\r\n");
+		if (*l->at == '#') {
+			l->at += strcspn(l->at, "\n");
+			continue;
+		}
+		end = strncmp(l->at, "/*", 2) ? NULL : strstr(l->at + 2, "*/");
+		if (!end)
+			return;
+		l->at = end + 2;
+	}
 }
 
 /* The count behind a '*', from 1 to LAYOUT_TOKENS_MAX. */
@@ -85,7 +100,10 @@ static int layout_atom(struct layout *l)
 				     "it expands to more than 4096 tokens");
 		l->out[l->count++] = *l->at;
 	} else {
-		return wrong(l, open, "only E t m L | ( ) * are known");
+		return wrong(l, open,
+			     strncmp(open, "/*", 2)
+				     ? "only E t m L | ( ) * are known"
+				     : "this comment is not closed");
 	}
 	l->at++;
 	return 0;
@@ -105,9 +123,9 @@ static int layout_items(struct layout *l)
 }
 
 int layout_expand(const char *text, struct arena *a, const char ***stages,
-		  int *count, struct err *e)
+		  int *count, int *column, struct err *e)
 {
-	struct layout l = {.text = text, .at = text, .e = e};
+	struct layout l = {.text = text, .at = text, .column = column, .e = e};
 	char *token;
 
 	l.out = arena_alloc(a, LAYOUT_TOKENS_MAX + 1, 1);

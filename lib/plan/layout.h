@@ -12,10 +12,12 @@ enum { LAYOUT_TOKENS_MAX = 4096 };
  * Expand TEXT to plain stages: one string of the letters E t m L per stage.
  *   layout := item* ;  item := atom ['*' INT]
  *   atom := 'E' | 't' | 'm' | 'L' | '|' | '(' layout ')'
- * Commas and blanks are ignored.  Fails (CODE_CONFIG) with the column of the
- * wrong character, or if more than LAYOUT_TOKENS_MAX tokens come out.
+ * Commas, blanks and comments are ignored: # up to the end of the line, or
+ * what stands between slash-star and star-slash.  Fails (CODE_CONFIG) with the
+ * column of the wrong character, from 1, or if more than LAYOUT_TOKENS_MAX
+ * tokens come out.
  */
 int layout_expand(const char *text, struct arena *a, const char ***stages,
-		  int *count, struct err *e);
+		  int *count, int *column, struct err *e);
 
 #endif

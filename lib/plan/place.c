@@ -98,11 +98,11 @@ static int64_t layout_stages(const char *text)
 	struct arena a = {0};
 	const char **stage;
 	struct err e;
-	int count = 0;
+	int count = 0, column;
 
 	if (arena_open(&a, &e))
 		arena_exhausted();
-	if (layout_expand(text, &a, &stage, &count, &e))
+	if (layout_expand(text, &a, &stage, &count, &column, &e))
 		count = 0;
 	arena_close(&a);
 	return count;

@@ -2,6 +2,7 @@
 #include "lib/plan/report.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 
@@ -63,6 +64,20 @@ void report_suggest_divisors(struct report *r, const char *name, int64_t n,
 		report_suggest(r, "%s = %" PRId64, name, below);
 	if (above <= n)
 		report_suggest(r, "%s = %" PRId64, name, above);
+}
+
+void report_mark(struct report *r, const char *text, int column)
+{
+	enum { AROUND = 32 };
+	struct finding *f = &r->list[r->count - 1];
+	int first = column > AROUND ? column - AROUND : 1;
+	char *excerpt;
+
+	excerpt = arena_printf(r->arena, "%.*s", 2 * AROUND, text + first - 1);
+	for (char *p = excerpt; *p; p++)
+		*p = iscntrl((unsigned char)*p) ? ' ' : *p;
+	f->excerpt = excerpt;
+	f->column = column - first + 1;
 }
 
 size_t report_count(const struct report *r, enum severity at_least)

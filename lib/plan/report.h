@@ -20,6 +20,8 @@ struct finding {
 	const char *message;
 	const char **suggest; /* values or edits that would work */
 	int suggests;
+	const char *excerpt; /* of the value, or NULL */
+	int column;	     /* of what is wrong in it, from 1 */
 };
 
 struct report {
@@ -54,6 +56,12 @@ void report_suggest(struct report *r, const char *fmt, ...)
 /* The divisors of N nearest to NEAR, below and above: "NAME = 4". */
 void report_suggest_divisors(struct report *r, const char *name, int64_t n,
 			     int64_t near);
+
+/*
+ * The last finding is about the character in COLUMN of TEXT (from 1; the one
+ * behind the last is its end).  Of a long text what stands around it is kept.
+ */
+void report_mark(struct report *r, const char *text, int column);
 
 /* How many findings have at least this severity. */
 size_t report_count(const struct report *r, enum severity at_least);

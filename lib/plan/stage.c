@@ -355,10 +355,13 @@ static int cut_layout(struct cut *c)
 	const char *text = c->p->pipeline_model_parallel_layout, **stage;
 	int64_t layers = 0;
 	struct err e;
-	int count, bad = 0;
+	int count, column, bad = 0;
 
-	if (layout_expand(text, c->r->arena, &stage, &count, &e))
-		return layout_wrong(c, "place-layout", "%s", e.text);
+	if (layout_expand(text, c->r->arena, &stage, &count, &column, &e)) {
+		layout_wrong(c, "place-layout", "%s", e.text);
+		report_mark(c->r, text, column);
+		return -1;
+	}
 	if (layout_chunks(c, text, count))
 		return -1;
 	counts_new(c);

@@ -107,6 +107,9 @@ static void put_finding(FILE *f, const struct verdict *v,
 						   : ", ",
 			found->suggest[i]);
 	fprintf(f, " [%s]\n", found->id);
+	if (found->excerpt)
+		fprintf(f, "    %s\n    %*s\n", found->excerpt, found->column,
+			"^");
 }
 
 static void put_sum(FILE *f, const struct verdict *v)
