@@ -170,6 +170,10 @@ import "$base
 like "names have hyphens" "$out" \
 	"error: --tensor_model_.* is no flag .*; try --tensor-model-parallel-size"
 import "$base
+--num-moe-experts 4"
+like "a setting that is no flag" "$out" \
+	"error: --num-moe-experts is no flag .*; try --num-experts "
+import "$base
 --no-position-embedding
 --checkpoint-activations"
 ok "a type of positions makes up for it" test "${out/no-position/}" = "$out"
@@ -194,6 +198,9 @@ like "what is no business of ours is said once" "$out" \
 	"note: 3 flags of logs.*: --data-path, --save, --wandb-project \[import-ignored\]"
 cfg-finalize --from megatron -o - "$T/x.args" >"$T/x.cfg" 2>/dev/null
 like "a setting of ours among them is read" "$(<"$T/x.cfg")" "log_interval = 5;"
+
+run cfg-finalize --from megatron test/data/import/flags.args
+is "every flag of Megatron's is known" "$(grep 'import-unknown' <<<"$out")" ''
 
 # what Megatron's command line corrects
 import "$(grep -v 'tensor-model\|group-query' <<<"$base")"
@@ -236,6 +243,9 @@ hf '.rope_scaling = {rope_type: "dynamic", factor: 2}'
 like "a rope that cannot be said" "$out" "error: rope_scaling: dynamic has no setting here"
 hf '.hidden_act = "mish"'
 like "nor an activation" "$out" "error: hidden_act: mish has no setting here"
+hf 'del(.rope_theta) | .rope_parameters = {rope_type: "default", rope_theta: 7e4}'
+like "a rope as newer files say it" "$(cfg-finalize --from hf -o - "$T/x.json" 2>&1)" \
+	'rotary_base = 70000.0; # given: .*x.json:2[0-9]'
 hf '.attention_bias = true'
 like "nor biases in half of a layer" "$out" "error: attention_bias: a bias in all of attention"
 hf '.attention_bias = true | .mlp_bias = true'

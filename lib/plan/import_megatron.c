@@ -192,6 +192,20 @@ static void suggest_flags(struct import *im)
 	}
 }
 
+/* The flags that say the setting NAME; false: it has no others. */
+static bool suggest_rows(struct import *im, const char *name)
+{
+	struct import_row row;
+	bool any = false;
+
+	for (int i = 0; import_table_row(i, &row); i++)
+		if (!strcmp(row.field, name)) {
+			report_suggest(im->report, "%s", row.flag);
+			any = true;
+		}
+	return any;
+}
+
 static void unknown(struct import *im, const struct flag *flag)
 {
 	struct import_source from = import_source(im, flag);
@@ -205,7 +219,9 @@ static void unknown(struct import *im, const struct flag *flag)
 	report_add(im->report, "import-unknown", ERROR, "", &from.at,
 		   "%.100s is no flag of Megatron's that is known here",
 		   flag->name);
-	conf_suggest_name(&c, field_name(name, flag->name));
+	if (suggest_rows(im, field_name(name, flag->name)))
+		return;
+	conf_suggest_name(&c, name);
 	suggest_flags(im);
 }
 

@@ -164,6 +164,27 @@ static void rule_fusions(struct import *im)
 		import_default(im, "apply_rope_fusion", "true", CLI);
 }
 
+/* The sharded state of optimizers like Muon is whole layers. */
+static void rule_optimizer(struct import *im, const struct flags *flags)
+{
+	static const char whole[] = "use_layer_wise_distributed_optimizer";
+	const struct flag *flag =
+		import_flag(flags, "--use-distributed-optimizer");
+	int group, row;
+
+	if (import_is(im, "optimizer", "muon"))
+		import_default(im, "muon_momentum", "0.9", CLI);
+	if (!flag || !import_get(im, "optimizer") ||
+	    import_is(im, "optimizer", "adam") ||
+	    import_is(im, "optimizer", "sgd") ||
+	    !import_field(whole, &group, &row))
+		return;
+	corrected(im, flag, "place.use_distributed_optimizer",
+		  "Megatron shards whole layers with this optimizer");
+	import_drop(im, "use_distributed_optimizer");
+	import_say(im, whole, "true", import_source(im, flag));
+}
+
 /* No evaluation is no eval_interval here. */
 static void rule_evaluation(struct import *im)
 {
@@ -205,8 +226,7 @@ void import_rules(struct import *im, const struct flags *flags)
 	rule_precision(im, flags);
 	rule_fusions(im);
 	rule_evaluation(im);
-	if (import_is(im, "optimizer", "muon"))
-		import_default(im, "muon_momentum", "0.9", CLI);
+	rule_optimizer(im, flags);
 	import_default(im, "share_embeddings_and_output_weights", "true",
 		       CLI ": tied");
 }

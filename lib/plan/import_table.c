@@ -274,7 +274,12 @@ static const char *const model_prefixes[] = {
 	"--mamba-", "--gdp-", "--mhc-", "--dsa-", "--img-", "--patch-dim",
 	"--num-channels", "--num-classes", "--swin-", "--hybrid-",
 	"--relative-attention-", "--megatron-fsdp-", "--fsdp-", "--gtp-",
-	"--moe-paged-stash", NULL,
+	"--moe-paged-stash", "--bert-", "--batch-invariant-",
+	"--cpu-offloading-", "--ddp-", "--indexer-", "--mask-",
+	"--no-clone-scatter-", "--disable-clone-scatter-",
+	"--num-layers-at-start-in-bf16", "--use-one-sent-docs",
+	"--query-in-block-prob", "--iter-per-epoch", "--classes-fraction",
+	"--output-bert-embeddings", NULL,
 };
 
 static const char *const ignored[] = {
@@ -331,7 +336,50 @@ static const char *const ignored[] = {
 	"--inference-rng-tracker", "--onnx-safe", "--bert-no-binary-head",
 	"--config-logger-dir", "--flash-decode", "--symmetric-ar-type",
 	"--moe-per-layer-logging", "--num-speculative-tokens",
-	"--fake-process-group", "--config-file", NULL,
+	"--fake-process-group", "--config-file",
+	"--disable-save-tokenizer-assets",
+	"--disable-strict-fsdp-dtensor-load",
+	"--no-use-tokenizer-model-from-checkpoint-args",
+	"--disable-use-tokenizer-model-from-checkpoint-args",
+	"--sft-tokenizer-prompt-format", "--no-data-sharding",
+	"--block-data-path", "--evidence-data-path", "--titles-data-path",
+	"--embedding-path", "--decode-only-cuda-graphs",
+	"--enable-chunked-prefill", "--max-tokens-to-oom",
+	"--moe-pad-experts-for-cuda-graph-inference",
+	"--use-legacy-static-engine",
+	"--use-same-sampling-seed-across-dp-ranks", NULL,
+};
+
+/* Settings that Megatron's command line does not have, or not so. */
+static const char *const strangers[] = {
+	"--activation-func", "--activation-func-fp8-input-store",
+	"--add-bias-linear", "--apply-rope-fusion", "--average-in-collective",
+	"--batch-p2p-comm", "--bias-activation-fusion",
+	"--bias-dropout-fusion", "--boot-timeout-seconds", "--bucket-size",
+	"--cpu-offloading", "--cpu-offloading-activations",
+	"--cpu-offloading-weights", "--data-format",
+	"--deallocate-pipeline-outputs", "--device", "--dir", "--fp4",
+	"--fp4-param", "--fp8", "--fp8-dot-product-attention",
+	"--fp8-multi-head-attention", "--fp8-param", "--fused-single-qkv-rope",
+	"--gated-linear-unit", "--grad-reduce-in-fp32",
+	"--gradient-accumulation-fusion", "--heterogeneous-block-specs",
+	"--heterogeneous-ffn-hidden-size",
+	"--heterogeneous-num-query-groups", "--layernorm-zero-centered-gamma",
+	"--logit-dtype", "--masked-softmax-fusion",
+	"--memory-efficient-layer-norm",
+	"--microbatch-group-size-per-vp-stage", "--nccl-ub", "--num-buckets",
+	"--num-layers-in-first-pipeline-stage",
+	"--num-layers-in-last-pipeline-stage", "--num-moe-experts",
+	"--num-threads", "--overlap-p2p-comm",
+	"--overlap-p2p-comm-warmup-flush", "--parallel-output",
+	"--params-dtype", "--perform-initialization", "--persist-layer-norm",
+	"--pipeline-dtype", "--rope-scaling", "--save-retain",
+	"--scatter-embedding-sequence-parallel",
+	"--seq-len-interpolation-factor",
+	"--share-embeddings-and-output-weights", "--should-pad-vocab",
+	"--softmax-scale", "--tp-only-amax-red", "--use-te-rng-tracker",
+	"--variable-seq-lengths", "--virtual-pipeline-model-parallel-size",
+	"--watchdog-seconds", NULL,
 };
 
 static const char *const ignored_prefixes[] = {
@@ -339,7 +387,7 @@ static const char *const ignored_prefixes[] = {
 	"--pytorch-profiler-", "--one-logger-", "--ft-", "--inprocess-",
 	"--flight-recorder-", "--no-flight-recorder-",
 	"--disable-flight-recorder-", "--no-log-", "--disable-log-",
-	"--inference-", "--rl-", "--grpo-", "--langrl-", "--data-",
+	"--inference-", "--rl-", "--perform-rl-", "--refit-", "--grpo-", "--langrl-", "--data-",
 	"--ckpt-", "--no-ckpt-", "--disable-ckpt-", "--dist-ckpt-",
 	"--async-ckpt-", "--save-", "--non-persistent-", "--tokenizer-",
 	"--no-tokenizer-", "--disable-tokenizer-", "--tiktoken-",
@@ -374,7 +422,7 @@ static bool begins(const char *const *list, const char *flag)
 
 bool import_table_hides(const char *flag)
 {
-	return is_one(ignored, flag);
+	return is_one(ignored, flag) || is_one(strangers, flag);
 }
 
 enum import_class import_table_class(const char *flag, const char **neutral)

@@ -27,7 +27,10 @@ enum import_class {
 /* Row I of the flags of another name; false: there are no more. */
 bool import_table_row(int i, struct import_row *row);
 
-/* A flag that is ignored although a setting is named like it. */
+/*
+ * A flag that is not the setting of that name: it is ignored, or Megatron has
+ * the setting but no such flag, or the setting is ours alone.
+ */
 bool import_table_hides(const char *flag);
 
 /*
