@@ -115,6 +115,7 @@ static void test_scripts(void **state)
 		{RUN "--lr 1", "--lr:1 1:1"},
 		{"# --lr 2\n" RUN "--lr 1 # more\n", "--lr:2 1:2"},
 		{RUN "\\\n --lr \\\n1", "--lr:2 1:3"},
+		{RUN "\\\r\n --lr \\\r\n1\r\n", "--lr:2 1:3"},
 		{RUN "--lr '1 2' \"a\"b", "--lr:1 1 2:1 ab:1"},
 		{RUN "--lr \"\\$x\\\"\" \\#", "--lr:1 $x\":1 #:1"},
 		{RUN "--lr ''", "--lr:1 :1"},

@@ -20,16 +20,20 @@ void flag_add(struct import *im, struct flags *f, struct flag flag)
 	f->list[f->count++] = flag;
 }
 
+/* The text with its lines; those of other systems end with two characters. */
 static struct cursor cells_of(struct import *im, const char *text, size_t len)
 {
 	struct cell *cell = arena_alloc(im->arena, len + 1, sizeof(*cell));
+	struct cell *end = cell;
 	int line = 1;
 
 	for (size_t i = 0; i < len; i++) {
-		cell[i] = (struct cell){line, text[i], CELL_BARE};
+		if (text[i] == '\r' && text[i + 1] == '\n')
+			continue;
+		*end++ = (struct cell){line, text[i], CELL_BARE};
 		line += text[i] == '\n';
 	}
-	return (struct cursor){cell, cell + len};
+	return (struct cursor){cell, end};
 }
 
 static void to_words(struct shell *sh, const struct shell_words *from, int line,
