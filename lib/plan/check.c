@@ -17,6 +17,7 @@ static const struct check table[] = {
 {"conf-range", ERROR, "a value is within its setting's bounds"},
 {"conf-choice", ERROR, "a choice is one of its setting's names"},
 {"conf-set", ERROR, "--set wants GROUP.NAME=VALUE"},
+{"conf-unused", NOTE, "a setting that means nothing without another one is said"},
 /* the model */
 {"shape-required", ERROR, "num_layers, hidden_size, num_attention_heads and vocab_size are given"},
 {"shape-heads", ERROR, "without kv_channels, hidden_size % num_attention_heads = 0"},
@@ -35,6 +36,7 @@ static const struct check table[] = {
 /* the code */
 {"spec-backend", NOTE, "an attention_backend that the CPU does not have is said"},
 {"spec-inference", ERROR, "inference_optimized needs RMSNorm, no linear bias and no zero-centred gamma"},
+{"spec-no-effect", NOTE, "a choice of code that train-worker has no use for, and that changes no result, is said"},
 /* the places */
 {"place-world", ERROR, "world % (tp * cp * pp) = 0"},
 {"place-expert-world", ERROR, "world % (etp * ep * pp) = 0"},
@@ -47,6 +49,7 @@ static const struct check table[] = {
 {"place-mtp-hidden", ERROR, "with MTP, hidden_size % tp = 0"},
 {"place-vocab", ERROR, "without should_pad_vocab, vocab_size % tp = 0"},
 {"place-overlap", NOTE, "an overlap_* that was asked for is said to have no effect yet"},
+{"place-no-effect", NOTE, "a placement that train-worker has no use for, and that changes no result, is said"},
 {"place-vocab-padding", NOTE, "padding rows of the vocabulary and their waste are said"},
 {"place-vocab-empty", WARNING, "no tp rank holds only padding of the vocabulary"},
 {"place-sequence-parallel", ERROR, "sequence_parallel needs tp > 1"},
@@ -96,18 +99,28 @@ static const struct check table[] = {
 {"run-blend", ERROR, "a blend is weight, path, weight, path ... with weights above 0"},
 {"run-split", ERROR, "split is one to three shares that are not negative, the first above 0"},
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
+{"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
 {"served-mtp", WARNING, "train-worker runs no multi-token prediction yet"},
 {"served-experts", WARNING, "train-worker runs no mixture of experts yet"},
-{"served-attention", WARNING, "train-worker runs no qk_layernorm, latent attention or heterogeneous layers yet"},
-{"served-positions", WARNING, "train-worker runs learned positions and rope on every layer only, so far"},
+{"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
+{"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
+{"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
+{"served-positions", WARNING, "train-worker runs learned positions and unscaled rope on every layer, so far"},
+{"served-mup", WARNING, "train-worker runs no muP yet"},
 {"served-context", WARNING, "train-worker runs no context or expert parallelism yet"},
 {"served-sharding", WARNING, "train-worker shards only optimizer state (ZeRO-1) so far"},
 {"served-recompute", WARNING, "train-worker recomputes nothing yet"},
+{"served-offload", WARNING, "train-worker keeps everything in the device's memory, so far"},
 {"served-precision", WARNING, "train-worker runs fp32 and fp64 on CPUs, fp32 and bf16 on GPUs so far"},
-{"served-spec", WARNING, "train-worker does not train inference_optimized"},
+{"served-graphs", WARNING, "train-worker is not told what to capture as CUDA graphs yet"},
+{"served-spec", WARNING, "train-worker does not train inference_optimized or batch_invariant_mode"},
 {"served-step", WARNING, "train-worker plans steps of bounded length"},
-{"served-optimizer", WARNING, "train-worker runs adam only, so far"},
+{"served-batch", WARNING, "train-worker runs one global_batch_size, of training and evaluation, so far"},
+{"served-optimizer", WARNING, "train-worker runs AdamW in fp32 with one learning rate, so far"},
+{"served-loss-scale", WARNING, "train-worker scales no loss yet"},
+{"served-schedule", WARNING, "train-worker runs schedules in steps, those of the config, so far"},
+{"served-checkpoint", WARNING, "train-worker loads the newest step and keeps the newest checkpoints, so far"},
 };
 /* clang-format on */
 

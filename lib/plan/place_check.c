@@ -380,21 +380,6 @@ static void check_world(const struct place *p, int64_t world, struct report *r)
 	}
 }
 
-/* Asked for, allowed, and without effect on the CPU: say so. */
-static void check_overlap(const struct place *p, struct report *r)
-{
-#define NO_OVERLAP(m)                                                         \
-	if (p->m && field_from(&place_group, p, &p->m)->kind == ORIGIN_GIVEN) \
-	report_add(r, "place-overlap", NOTE, AT(m),                           \
-		   #m " = true: communication does not overlap with compute " \
-		      "yet; the results are the same")
-
-	NO_OVERLAP(overlap_p2p_comm);
-	NO_OVERLAP(overlap_grad_reduce);
-	NO_OVERLAP(overlap_param_gather);
-#undef NO_OVERLAP
-}
-
 void place_check(const struct place *p, const struct shape *s, int64_t world,
 		 struct report *r)
 {
@@ -410,6 +395,5 @@ void place_check(const struct place *p, const struct shape *s, int64_t world,
 	check_experts(p, s, r);
 	check_sharding(p, r);
 	check_recompute(p, &stages, r);
-	check_overlap(p, r);
 	check_world(p, world, r);
 }
