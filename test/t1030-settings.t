@@ -12,7 +12,7 @@ cfg-finalize --list-settings | awk '
 	END { print name, check }' >"$T/settings"
 is "settings are listed" "$([ "$(wc -l <"$T/settings")" -gt 300 ] && echo many)" many
 
-sources=$(ls bin/*.c lib/*/*.c kernels/*.c ckpt/*.c |
+sources=$(find bin lib kernels ckpt -name '*.c' |
 	grep -vE '_(fields|check|suggest)\.c$|/check\.c$')
 cut -d' ' -f1 <<<"$(grep -E ' $' "$T/settings")" | cut -d. -f2 >"$T/run"
 # shellcheck disable=SC2086 # a list
