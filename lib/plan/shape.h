@@ -109,6 +109,9 @@ bool shape_is_complete(const struct shape *s);
 /* Whether decoder LAYER (global, from 0) is a mixture of experts. */
 bool shape_is_moe(const struct shape *s, int64_t layer);
 
+/* Whether LAYER has the gated delta rule instead of softmax attention. */
+bool shape_is_delta(const struct shape *s, int64_t layer);
+
 /*
  * Layers with weights of their own: the decoder's, then those of multi-token
  * prediction, which come one a depth, or one for all if they repeat it.
