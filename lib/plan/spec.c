@@ -3,16 +3,6 @@
 
 #include "lib/plan/shape.h"
 
-/* The name of the attention that was asked for. */
-static const char *backend_name(const struct spec *s)
-{
-	int row = field_find(&spec_group, "attention_backend");
-
-	return spec_group.fields[row].names[s->attention_backend];
-}
-
-#define SPEC(m) "spec." #m, field_from(&spec_group, s, &s->m)
-
 static void derive(struct spec *s, int *at, int value, const char *why)
 {
 	*at = value;
@@ -48,23 +38,11 @@ void spec_finalize(struct spec *s, const struct shape *shape)
 		derive_flag(s, &s->use_te_rng_tracker, "cuda_graph_impl");
 }
 
-void spec_check(const struct spec *s, const struct shape *shape,
-		struct report *r)
+const char *spec_backend_text(const struct spec *s)
 {
-	if (s->device != DEVICE_CUDA && s->attention_backend != BACKEND_AUTO &&
-	    s->attention_backend != BACKEND_LOCAL)
-		report_add(r, "spec-backend", NOTE, SPEC(attention_backend),
-			   "attention_backend \"%s\": the CPU has one "
-			   "attention, its own (\"local\")",
-			   backend_name(s));
-	if (s->transformer_impl != IMPL_INFERENCE)
-		return;
-	if (shape->normalization != NORM_RMSNORM || shape->add_bias_linear ||
-	    shape->layernorm_zero_centered_gamma)
-		report_add(r, "spec-inference", ERROR, SPEC(transformer_impl),
-			   "inference_optimized needs normalization "
-			   "\"RMSNorm\", add_bias_linear = false and "
-			   "layernorm_zero_centered_gamma = false");
+	int row = field_find(&spec_group, "attention_backend");
+
+	return spec_group.fields[row].names[s->attention_backend];
 }
 
 /* Megatron's default_layer_spec: the first condition that holds decides. */
@@ -75,7 +53,7 @@ struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 	bool moe = shape_is_moe(shape, layer);
 	struct spec_row row = {
 		.norm = rms ? "rmsnorm" : "layernorm",
-		.attention = backend_name(s),
+		.attention = spec_backend_text(s),
 		.mlp = moe ? "experts" : "dense",
 	};
 

@@ -32,6 +32,15 @@ enum spec_ce { CE_NATIVE, CE_TE };
 enum spec_router { ROUTER_SAME, ROUTER_FP32, ROUTER_FP64 };
 enum spec_dispatch { DISPATCH_ALLGATHER, DISPATCH_ALLTOALL, DISPATCH_FLEX };
 enum spec_flex { FLEX_DEEPEP, FLEX_HYBRIDEP, FLEX_NCCLEP };
+/* bits of what cuda_graph_modules names, in its order */
+enum {
+	CAPTURE_ATTN = 1 << 0,
+	CAPTURE_MLP = 1 << 1,
+	CAPTURE_MOE = 1 << 2,
+	CAPTURE_ROUTER = 1 << 3,
+	CAPTURE_PREPROCESS = 1 << 4,
+	CAPTURE_ALL = (1 << 5) - 1
+};
 enum spec_graph { GRAPH_NONE, GRAPH_LOCAL, GRAPH_TE, GRAPH_ITERATION };
 enum spec_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
@@ -103,9 +112,15 @@ void spec_finalize(struct spec *s, const struct shape *shape);
 void spec_check(const struct spec *s, const struct shape *shape,
 		struct report *r);
 
+/* The modules that are captured: CAPTURE_ALL without a list of them. */
+unsigned spec_captures(const struct spec *s);
+
 /* The row of decoder LAYER of the whole model, by its global number. */
 struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 			   int64_t layer);
+
+/* The name of the attention that was asked for. */
+const char *spec_backend_text(const struct spec *s);
 
 /* Bytes of a parameter in memory, and of what sums are kept in. */
 size_t spec_param_bytes(const struct spec *s);
