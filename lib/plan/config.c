@@ -8,6 +8,7 @@
 
 #include "lib/base/version.h"
 #include "lib/plan/conf.h"
+#include "lib/plan/config_rule.h"
 
 enum { GROUPS = 4 };
 
@@ -48,6 +49,7 @@ void config_finish(struct config *c, int64_t world, struct report *r)
 	spec_check(&c->spec, &c->shape, r);
 	place_check(&c->place, &c->shape, world, r);
 	run_check(&c->run, &c->place, world, r);
+	config_check(c, r);
 	config_unused(c, r);
 }
 

@@ -10,6 +10,7 @@ struct place;
 enum run_lr { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_INVERSE_SQRT, LR_WSD };
 enum run_wsd { WSD_LINEAR, WSD_COSINE, WSD_EXPONENTIAL, WSD_MINUS_SQRT };
 enum run_incr { INCR_CONSTANT, INCR_LINEAR, INCR_COSINE };
+enum run_muon { MUON_DUPLICATED, MUON_BLOCKWISE, MUON_DISTRIBUTED };
 enum run_optimizer {
 	OPT_ADAM,
 	OPT_SGD,
@@ -47,7 +48,7 @@ struct run {
 	int muon_scale_mode;
 	double muon_extra_scale_factor;
 	int64_t muon_num_ns_steps;
-	int muon_tp_mode;
+	int muon_tp_mode; /* enum run_muon */
 	double lion_beta1, lion_beta2, soap_shampoo_beta;
 	double adaptive_muon_beta2, adaptive_muon_eps;
 	bool use_precision_aware_optimizer;
@@ -108,6 +109,19 @@ void run_finalize(struct run *r, const struct place *place, int64_t world);
  */
 void run_check(const struct run *run, const struct place *place, int64_t world,
 	       struct report *r);
+
+/* From this many tokens on, a step has so many samples. */
+struct batch_step {
+	int64_t from, samples;
+};
+
+enum { BATCH_STEPS_MAX = 64 };
+
+/*
+ * The steps of a step_batch_size_schedule, "0:32 1B:64"; -1: it cannot be
+ * read.  Suffixes K M B T.  Their order is run_check's to judge.
+ */
+int run_batch_steps(const char *text, struct batch_step step[BATCH_STEPS_MAX]);
 
 /* Micro-batches of one step on each data-parallel rank. */
 int64_t run_microbatches(const struct run *run, int64_t dp);
