@@ -98,7 +98,7 @@ static const char *const lacks[FEATURES] = {
 	[OF_ADAPTIVE_MUON] = "optimizer is not adaptive_muon",
 };
 
-/* What to do with a setting that was given another value than its default. */
+/* What to say of a setting that was given another value than its default. */
 typedef void judge(const struct config *c, const struct group *g,
 		   const void *base, int row, struct report *r);
 
@@ -109,7 +109,8 @@ static void judge_served(const struct config *c, const struct group *g,
 	const struct field *f = &g->fields[row];
 	const struct check *check;
 
-	if (!f->unserved || !has(c, f->of))
+	if (!f->unserved || !has(c, f->of) ||
+	    field_is_default(f, base, r->arena))
 		return;
 	check = check_find(f->unserved);
 	assert(check);
@@ -127,7 +128,7 @@ static void judge_use(const struct config *c, const struct group *g,
 {
 	const struct field *f = &g->fields[row];
 
-	if (has(c, f->of))
+	if (has(c, f->of) || field_is_default(f, base, r->arena))
 		return;
 	report_add(r, "conf-unused", NOTE,
 		   arena_printf(r->arena, "%s.%s", g->name, f->name),
@@ -142,8 +143,7 @@ static void judge_group(const struct config *c, const struct group *g,
 	const struct origin *from = base;
 
 	for (int i = 0; i < g->count; i++)
-		if (from[i].kind == ORIGIN_GIVEN &&
-		    !field_is_default(&g->fields[i], base, r->arena))
+		if (from[i].kind == ORIGIN_GIVEN)
 			decide(c, g, base, i, r);
 }
 
