@@ -171,6 +171,8 @@ static void test_what_each_setting_adds(void **state)
 	assert_int_equal(added("softmax_type = \"learnable\";"), 4 * 4);
 	assert_int_equal(added("softmax_type = \"off-by-one\";"), 0);
 	assert_int_equal(added("attention_output_gate = true;"), 4 * h * h);
+	assert_int_equal(added("enable_mhc_connections = true;"),
+			 4 * 2 * (24 * (4 * h + 1) + 3));
 	/* a router has a bias where linear layers have */
 	assert_int_equal(count(SMALL "num_moe_experts = 1;") - count(SMALL),
 			 4 * (h + 1));

@@ -54,6 +54,33 @@ static void check_expert_overlap(const struct spec *s, const struct place *p,
 			   "moe_shared_expert_overlap = false");
 }
 
+/* Several residual streams, and what has room for one. */
+static void check_streams(const struct config *c, struct report *r)
+{
+	const struct shape *s = &c->shape;
+	const struct place *p = &c->place;
+
+	if (!s->enable_mhc_connections)
+		return;
+	if (p->pipeline_model_parallel_size > 1 ||
+	    p->recompute_granularity == RECOMPUTE_FULL ||
+	    p->fine_grained_activation_offloading ||
+	    c->spec.fp32_residual_connection)
+		report_add(r, "place-streams", ERROR,
+			   SHAPE_AT(enable_mhc_connections),
+			   "hyper-connections carry %" PRId64
+			   " streams and need pp 1, no full recompute, no "
+			   "fine_grained_activation_offloading and no "
+			   "fp32_residual_connection",
+			   s->mhc_num_residual_streams);
+	if (place_names(&p->recompute_modules, "mhc") &&
+	    place_names(&p->recompute_modules, "mlp"))
+		report_add(r, "place-recompute-code", ERROR,
+			   PLACE_AT(recompute_modules),
+			   "\"mhc\" and \"mlp\" would compute the same "
+			   "things again");
+}
+
 /* Placements that only some code can do. */
 static void check_placed_code(const struct config *c, struct report *r)
 {
@@ -186,6 +213,7 @@ void config_check(const struct config *c, struct report *r)
 {
 	check_placed_code(c, r);
 	check_code(c, r);
+	check_streams(c, r);
 	check_graphs(c, r);
 	config_check_run(c, r);
 }

@@ -31,6 +31,7 @@ enum feature {
 	OF_ALL,
 	OF_GATED,
 	OF_WINDOW,
+	OF_STREAMS,
 	OF_ROPE,
 	OF_ROPE_SCALING,
 	OF_MROPE,

@@ -13,6 +13,7 @@ enum place_sharding {
 	SHARD_OPTIM_GRADS,
 	SHARD_OPTIM_GRADS_PARAMS
 };
+enum place_sharp { SHARP_NONE, SHARP_DP, SHARP_DP_REPLICA };
 enum place_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL, RECOMPUTE_SELECTIVE };
 enum place_method { METHOD_NONE, METHOD_UNIFORM, METHOD_BLOCK };
 
@@ -47,6 +48,8 @@ struct place {
 	bool parallel_output, scatter_embedding_sequence_parallel;
 	int64_t microbatch_group_size_per_vp_stage;
 	bool use_tp_pp_dp_mapping;
+	bool use_sharp;
+	int sharp_enabled_group; /* enum place_sharp */
 	bool use_distributed_optimizer;
 	int data_parallel_sharding_strategy; /* enum place_sharding */
 	int64_t num_distributed_optimizer_instances;
@@ -66,6 +69,7 @@ struct place {
 	int recompute_method;	   /* enum place_method */
 	int64_t recompute_num_layers;
 	struct texts recompute_modules;
+	int64_t mhc_recompute_layer_num;
 	bool distribute_saved_activations;
 	bool cpu_offloading;
 	int64_t cpu_offloading_num_layers;

@@ -7,10 +7,11 @@ static const char *const recomputes[] = {"none", "full", "selective", NULL};
 static const char *const methods[] = {"none", "uniform", "block", NULL};
 static const char *const cp_comms[] = {"p2p", "all_gather", "a2a", "a2a+p2p",
 				       NULL};
+static const char *const sharps[] = {"none", "dp", "dp_replica", NULL};
 static const char *const outers[] = {"no_shard", "optim", NULL};
 static const char *const modules[] = {
 	"core_attn", "moe_act",	       "layernorm",    "mla_up_proj", "mlp",
-	"moe",	     "shared_experts", "gdn_norm_out", NULL};
+	"moe",	     "shared_experts", "gdn_norm_out", "mhc",	      NULL};
 static const char *const offloads[] = {"attn_norm", "qkv_linear", "core_attn",
 				       "attn_proj", "mlp_norm",	  "expert_fc1",
 				       "moe_act",   NULL};
@@ -118,6 +119,12 @@ ROW(microbatch_group_size_per_vp_stage, INT, NULL, 1, 1 << 20, NULL,
 	"pipeline_model_parallel_size"),
 ROW(use_tp_pp_dp_mapping, BOOL, "false", 0, 0, NULL,
 	"rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp"),
+ROW(use_sharp, BOOL, "false", 0, 0, NULL,
+	"reductions of data parallel ranks in the switches",
+	UNSERVED(OF_ALL, "place-no-effect")),
+ROW(sharp_enabled_group, ENUM, "none", 0, 0, sharps,
+	"of use_sharp: which ranks; none: dp",
+	UNSERVED(OF_ALL, "place-no-effect")),
 ROW(use_distributed_optimizer, BOOL, "false", 0, 0, NULL,
 	"optimizer state sharded over data parallel ranks (ZeRO-1)"),
 ROW(data_parallel_sharding_strategy, ENUM, "no_shard", 0, 0, shardings,
@@ -188,6 +195,9 @@ ROW(recompute_modules, TEXTS, NULL, 0, 0, modules,
 	"of selective recompute: what is computed again; derived: "
 	"core_attn",
 	UNSERVED(OF_RECOMPUTE, "served-recompute")),
+ROW(mhc_recompute_layer_num, INT, NULL, 1, 16384, NULL,
+	"of recompute_modules mhc: layers of a unit; unset: a stage",
+	UNSERVED(OF_STREAMS, "served-recompute")),
 ROW(distribute_saved_activations, BOOL, "false", 0, 0, NULL,
 	"of full recompute: kept activations are cut over tp",
 	UNSERVED(OF_RECOMPUTE, "served-recompute")),

@@ -69,6 +69,8 @@ static void check_modules(const struct place *p, const struct shape *s,
 	check_module(p, "gdn_norm_out",
 		     variant == VARIANT_GDN || variant == VARIANT_GDN2,
 		     "experimental_attention_variant gdn or gdn2", r);
+	check_module(p, "mhc", s->enable_mhc_connections,
+		     "enable_mhc_connections", r);
 	check_module(p, "moe", s->num_moe_experts, "num_moe_experts", r);
 	check_module(p, "moe_act", s->num_moe_experts, "num_moe_experts", r);
 	check_module(p, "shared_experts",
@@ -165,6 +167,22 @@ static void check_fsdp(const struct place *p, const struct shape *s,
 			   "num_distributed_optimizer_instances above 1");
 }
 
+/* Reductions in the switches. */
+static void check_sharp(const struct place *p, struct report *r)
+{
+	if (p->sharp_enabled_group == SHARP_NONE)
+		return;
+	if (!p->use_sharp)
+		report_add(r, "place-sharp", ERROR, AT(sharp_enabled_group),
+			   "sharp_enabled_group needs use_sharp");
+	else if (p->sharp_enabled_group == SHARP_DP_REPLICA &&
+		 p->num_distributed_optimizer_instances == 1)
+		report_add(r, "place-sharp", ERROR, AT(sharp_enabled_group),
+			   "there are no replicas of optimizer state: "
+			   "\"dp_replica\" needs "
+			   "num_distributed_optimizer_instances above 1");
+}
+
 /* Groups of data parallel ranks that each hold all of the state. */
 static void check_instances(const struct place *p, int64_t world,
 			    struct report *r)
@@ -208,4 +226,5 @@ void place_check_sharding(const struct place *p, const struct shape *s,
 	check_gather(p, r);
 	check_fsdp(p, s, r);
 	check_instances(p, world, r);
+	check_sharp(p, r);
 }

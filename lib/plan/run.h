@@ -74,6 +74,7 @@ struct run {
 	double hidden_dropout, attention_dropout;
 	bool calculate_per_token_loss;
 	double init_method_std, embedding_init_method_std;
+	double mhc_init_gating_factor;
 	bool perform_initialization, data_parallel_random_init;
 	double mtp_loss_scaling_factor;
 	bool mtp_detach_heads, mtp_hsm;

@@ -19,6 +19,7 @@ static bool shape_has(const struct shape *s, enum feature feature)
 	switch (feature) {
 	case OF_GATED: return s->gated_linear_unit;
 	case OF_WINDOW: return s->window_size.count;
+	case OF_STREAMS: return s->enable_mhc_connections;
 	case OF_ROPE: return has_positions(s);
 	case OF_ROPE_SCALING: return s->rope_scaling;
 	case OF_MROPE: return s->position_embedding_type == POS_MROPE;
@@ -70,6 +71,7 @@ static bool has(const struct config *c, enum feature feature)
 static const char *const lacks[FEATURES] = {
 	[OF_GATED] = "gated_linear_unit is false",
 	[OF_WINDOW] = "window_size is not given",
+	[OF_STREAMS] = "enable_mhc_connections is false",
 	[OF_ROPE] = "position_embedding_type has no rotation",
 	[OF_ROPE_SCALING] = "rope_scaling is false",
 	[OF_MROPE] = "position_embedding_type is not mrope",

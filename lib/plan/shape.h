@@ -27,6 +27,8 @@ struct shape {
 	double layernorm_epsilon;
 	bool layernorm_zero_centered_gamma;
 	bool apply_residual_connection_post_layernorm;
+	bool enable_mhc_connections;
+	int64_t mhc_num_residual_streams, mhc_sinkhorn_iterations;
 	bool qk_layernorm, qk_l2_norm;
 	bool add_bias_linear, add_qkv_bias;
 	double softmax_scale; /* NAN: 1 / sqrt(kv_channels) */

@@ -133,7 +133,7 @@ static void check_no_rope(const struct shape *s, struct report *r)
 	}
 }
 
-/* The limit of what the activation gets, and the factors of muP. */
+/* The limit of what the activation gets, the streams, and the factors of muP. */
 static void check_scales(const struct shape *s, struct report *r)
 {
 	double limit = s->activation_func_clamp_value;
@@ -147,6 +147,13 @@ static void check_scales(const struct shape *s, struct report *r)
 			   "quick_gelu, or with experts with SwiGLU and no "
 			   "glu_linear_offset",
 			   limit);
+	if (s->enable_mhc_connections &&
+	    (s->mtp_num_layers || s->num_moe_experts))
+		report_add(r, "shape-streams", ERROR,
+			   AT(enable_mhc_connections),
+			   "hyper-connections go with neither mtp_num_layers "
+			   "%" PRId64 " nor num_moe_experts %" PRId64,
+			   s->mtp_num_layers, s->num_moe_experts);
 	if (s->use_mup && IS_SET(s->hidden_size) &&
 	    s->mup_width_mult !=
 		    (double)s->hidden_size / (double)s->mup_base_hidden_size) {

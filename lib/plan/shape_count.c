@@ -183,12 +183,22 @@ static wide experts_count(const struct shape *s)
 	return n;
 }
 
+/* What mixes N residual streams at both halves of a layer. */
+static wide streams_count(const struct shape *s)
+{
+	int64_t n = s->mhc_num_residual_streams, maps = n * n + 2 * n;
+
+	if (!s->enable_mhc_connections)
+		return 0;
+	return 2 * (linear_count(maps, n * s->hidden_size, true) + 3);
+}
+
 static wide layer_count(const struct shape *s, int64_t layer)
 {
 	int64_t h = s->hidden_size;
 	int64_t width = own_size(&s->heterogeneous_ffn_hidden_size, layer,
 				 s->ffn_hidden_size);
-	wide n = attention_count(s, layer);
+	wide n = attention_count(s, layer) + streams_count(s);
 
 	if (shape_is_moe(s, layer))
 		return n + norm_count(s, h) + experts_count(s);

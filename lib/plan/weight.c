@@ -189,7 +189,7 @@ bool weights_known(const struct shape *s)
 {
 	return !s->multi_latent_attention && !s->heterogeneous_block_specs &&
 	       !s->experimental_attention_variant &&
-	       !s->attention_output_gate &&
+	       !s->attention_output_gate && !s->enable_mhc_connections &&
 	       s->softmax_type != SOFTMAX_LEARNABLE &&
 	       !s->moe_shared_expert_gate && !IS_SET(s->moe_latent_size);
 }

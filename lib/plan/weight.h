@@ -121,7 +121,7 @@ struct weights {
 
 /*
  * Whether the weights of S are known: not those of latent and linear attention,
- * of gates, sinks and latent experts, and of layers with sizes of their own,
+ * of gates, sinks, hyper-connections and latent experts, and of layers with sizes of their own,
  * which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
