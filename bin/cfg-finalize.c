@@ -316,10 +316,18 @@ static void print_checks(void)
 		       severity_name(check[i].severity), check[i].rule);
 }
 
-static const char *kind_of(const struct field *f, struct arena *a)
+static const char *names_of(const struct field *f, struct arena *a)
 {
 	const char *out = "";
 
+	for (int i = 0; f->names[i]; i++)
+		out = arena_printf(a, "%s%s\"%s\"", out, i ? ", " : "",
+				   f->names[i]);
+	return out;
+}
+
+static const char *kind_of(const struct field *f, struct arena *a)
+{
 	switch (f->type) {
 	case FIELD_INT:
 	case FIELD_INTS:
@@ -327,17 +335,19 @@ static const char *kind_of(const struct field *f, struct arena *a)
 				    f->max,
 				    f->type == FIELD_INTS ? ", or a list" : "");
 	case FIELD_FLOAT:
-		return arena_printf(a, "number, %.15g to %.15g", f->min,
-				    f->max);
+	case FIELD_FLOATS:
+		return arena_printf(
+			a, "number, %.15g to %.15g%s", f->min, f->max,
+			f->type == FIELD_FLOATS ? ", or a list" : "");
 	case FIELD_BOOL: return "true or false";
 	case FIELD_TEXT: return "string";
-	case FIELD_TEXTS: return "string, or a list";
-	case FIELD_ENUM: break;
+	case FIELD_TEXTS:
+		return f->names ? arena_printf(a, "%s, or a list of them",
+					       names_of(f, a))
+				: "string, or a list";
+	case FIELD_ENUM: return names_of(f, a);
 	}
-	for (int i = 0; f->names[i]; i++)
-		out = arena_printf(a, "%s%s\"%s\"", out, i ? ", " : "",
-				   f->names[i]);
-	return out;
+	return "";
 }
 
 static void print_settings(struct arena *a)
@@ -352,6 +362,9 @@ static void print_settings(struct arena *a)
 			printf("%s.%s\n    %s; default: %s\n    %s\n",
 			       groups[g]->name, f->name, kind_of(f, a),
 			       f->initial ? f->initial : "unset", f->help);
+			if (f->unserved)
+				printf("    other values: see %s\n",
+				       f->unserved);
 		}
 }
 

@@ -44,7 +44,10 @@ static void test_values(void **state)
 		"  no_rope_freq = 4L\n"
 		"};\n"
 		"run: { dir = \"a\" \"b\"; seed = 9000000000L;\n"
-		"  data_path = (1, \"a # no comment\", 0.25, \"b\"); }",
+		"  data_path = (1, \"a # no comment\", 0.25, \"b\");\n"
+		"  moe_aux_loss_coeff = [1e-2, 0.5]; moe_z_loss_coeff = 1;\n"
+		"  moe_router_load_balancing_type = (\"sinkhorn\", \"none\");\n"
+		"}",
 		NULL, &r);
 
 	(void)state;
@@ -64,6 +67,10 @@ static void test_values(void **state)
 	assert_string_equal(c->run.data_path.item[0], "1");
 	assert_string_equal(c->run.data_path.item[1], "a # no comment");
 	assert_string_equal(c->run.data_path.item[2], "0.25");
+	assert_int_equal(c->run.moe_aux_loss_coeff.count, 2);
+	assert_true(c->run.moe_aux_loss_coeff.item[0] == 0.01);
+	assert_true(c->run.moe_z_loss_coeff == 1);
+	assert_int_equal(c->run.moe_router_load_balancing_type.count, 2);
 	assert_int_equal(c->shape.from[0].kind, ORIGIN_GIVEN);
 	assert_int_equal(c->shape.from[0].line, 3);
 }
@@ -73,6 +80,12 @@ static void test_findings_and_their_lines(void **state)
 	static const char *const cases[][2] = {
 		{"shape: {\n num_layers = 1;\n num_layers = 2;\n};",
 		 "conf-duplicate:3"},
+		{"run: { moe_aux_loss_coeff = [0.1, -1.0]; };", "conf-range:1"},
+		{"run: { moe_aux_loss_coeff = (0.1, \"a\"); };", "conf-type:1"},
+		{"run: { moe_aux_loss_coeff = []; };", "conf-range:1"},
+		{"spec: { cuda_graph_modules = [\"attn\", \"al\"]; };",
+		 "conf-choice:1"},
+		{"spec: { cuda_graph_modules = \"attn\"; };", ""},
 		{"shape: { };\nspec: {};\nshape: { num_layers = 1; };",
 		 "conf-duplicate:3"},
 		{"shape: {\n\n a = 1; a = 1; };",
@@ -426,7 +439,8 @@ static void test_sets(void **state)
 	c = config_of("run: { seed = 1; };", "run.seed=2", &r);
 	assert_string_equal(ids(&r), "");
 	assert_int_equal(c->run.seed, 2);
-	assert_string_equal(c->run.from[12].file, "--set");
+	assert_string_equal(field_from(&run_group, &c->run, &c->run.seed)->file,
+			    "--set");
 	c = config_of("", "run.dir=/a b=c", &r);
 	assert_string_equal(c->run.dir, "/a b=c");
 	c = config_of("", "run.dir=\"/q\"", &r);

@@ -13,14 +13,12 @@ struct thing {
 	const char *t;
 	struct ints list;
 	struct texts texts;
+	struct floats floats;
 };
 
 static const char *const names[] = {"one", "two", NULL};
 
-#define ROW(name, type, ...)                                                   \
-	{                                                                      \
-#name, FIELD_##type, offsetof(struct thing, name), __VA_ARGS__ \
-	}
+#define ROW(...) FIELD(thing, __VA_ARGS__)
 
 static const struct field fields[] = {
 	ROW(n, INT, NULL, 0, 10, NULL, ""),
@@ -31,6 +29,7 @@ static const struct field fields[] = {
 	ROW(t, TEXT, NULL, 0, 0, NULL, ""),
 	ROW(list, INTS, "1", 0, 10, NULL, ""),
 	ROW(texts, TEXTS, NULL, 0, 0, NULL, ""),
+	ROW(floats, FLOATS, "0.0", 0, 1, NULL, ""),
 };
 
 static const struct group thing_group = {"thing", fields,
@@ -65,6 +64,8 @@ static void test_defaults(void **state)
 	assert_int_equal(t->list.item[0], 1);
 	assert_false(t->list.is_list);
 	assert_int_equal(t->texts.count, 0);
+	assert_int_equal(t->floats.count, 1);
+	assert_true(t->floats.item[0] == 0);
 	assert_int_equal(t->from[0].kind, ORIGIN_DEFAULT);
 	assert_int_equal(field_find(&thing_group, "no"), -1);
 }
@@ -73,6 +74,7 @@ static void test_texts(void **state)
 {
 	static const int64_t item[] = {1, 0, -3000000000};
 	static const char *const paths[] = {"0.5", "a b"};
+	static const double weights[] = {0.01, 1};
 	struct thing *t = fresh();
 
 	(void)state;
@@ -100,6 +102,31 @@ static void test_texts(void **state)
 	assert_string_equal(text(t, "texts"), "\"a b\"");
 	t->texts = (struct texts){paths, 2};
 	assert_string_equal(text(t, "texts"), "[\"0.5\", \"a b\"]");
+	assert_string_equal(text(t, "floats"), "0.0");
+	t->floats = (struct floats){weights, 2};
+	assert_string_equal(text(t, "floats"), "[0.01, 1.0]");
+}
+
+/* A value is the default whatever said it, and however it was written. */
+static void test_is_default(void **state)
+{
+	static const int64_t one = 1;
+	static const double zero = 0;
+	struct thing *t = fresh();
+
+	(void)state;
+	for (int i = 0; i < thing_group.count; i++)
+		assert_true(field_is_default(&fields[i], t, &arena));
+	t->list = (struct ints){&one, 1, false};
+	t->floats = (struct floats){&zero, 1};
+	assert_true(field_is_default(&fields[6], t, &arena));
+	assert_true(field_is_default(&fields[8], t, &arena));
+	t->list.is_list = true;
+	t->n = 0;
+	t->t = "";
+	assert_false(field_is_default(&fields[0], t, &arena));
+	assert_false(field_is_default(&fields[5], t, &arena));
+	assert_false(field_is_default(&fields[6], t, &arena));
 }
 
 static void test_origins(void **state)
@@ -148,9 +175,8 @@ static void test_the_four_groups(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_defaults),
-		TEST(test_texts),
-		TEST(test_origins),
+		TEST(test_defaults),	    TEST(test_texts),
+		TEST(test_is_default),	    TEST(test_origins),
 		TEST(test_the_four_groups),
 	};
 

@@ -162,12 +162,62 @@ static void test_what_each_setting_adds(void **state)
 	assert_int_equal(added("num_moe_experts = 1; "
 			       "moe_shared_expert_intermediate_size = 8;"),
 			 4 * (h + 3 * 8 * h));
+	assert_int_equal(added("num_moe_experts = 1; "
+			       "moe_shared_expert_gate = true; "
+			       "moe_shared_expert_intermediate_size = 8;"),
+			 4 * (h + h + 3 * 8 * h));
+	assert_int_equal(added("num_moe_experts = 2; moe_latent_size = 16;"),
+			 4 * (2 * h + 2 * 16 * h + (2 * 16 - h) * 3 * f));
+	assert_int_equal(added("softmax_type = \"learnable\";"), 4 * 4);
+	assert_int_equal(added("softmax_type = \"off-by-one\";"), 0);
+	assert_int_equal(added("attention_output_gate = true;"), 4 * h * h);
+	assert_int_equal(added("enable_mhc_connections = true;"),
+			 4 * 2 * (24 * (4 * h + 1) + 3));
+	/* a router has a bias where linear layers have */
+	assert_int_equal(count(SMALL "num_moe_experts = 1;") - count(SMALL),
+			 4 * (h + 1));
 	assert_int_equal(shape_parameters(shape_of(
 				 SMALL "position_embedding_type = \"none\"; "
 				       "normalization = \"RMSNorm\";")) +
 				 9 * h,
 			 shape_parameters(shape_of(
 				 SMALL "position_embedding_type = \"none\";")));
+}
+
+/* Layers with sizes of their own: no half, or a linear one instead. */
+static void test_own_layers(void **state)
+{
+	const int64_t h = 48, d = 12, f = 128;
+
+	(void)state;
+	assert_int_equal(
+		added("heterogeneous_num_query_groups = [4, 1, 0, -1];"),
+		-6 * d * h - (12 * d * h + h * h + h) - 12 * d * h);
+	assert_int_equal(
+		added("heterogeneous_ffn_hidden_size = [128, 64, 0, -1];"),
+		-3 * 64 * h - (3 * f * h + h) - 3 * f * h + h * h);
+}
+
+/* The gated delta rule in three of four layers. */
+static void test_delta_rule(void **state)
+{
+	const int64_t h = 48, keys = 2 * 8, values = 4 * 6;
+	int64_t softmax = 12 * 12 * h + h * h, conv = (2 * keys + values) * 3;
+	int64_t gdn = (2 * keys + 2 * values + 2 * 4) * h + conv + 2 * 4 + 6 +
+		      h * values;
+	int64_t gdn2 =
+		(4 * keys + 3 * values) * h + conv + keys + 2 + 6 + h * values;
+	const char *sizes =
+		"linear_attention_freq = 4; linear_conv_kernel_dim = 3; "
+		"linear_num_key_heads = 2; linear_key_head_dim = 8; "
+		"linear_num_value_heads = 4; linear_value_head_dim = 6; "
+		"experimental_attention_variant = ";
+
+	(void)state;
+	assert_int_equal(added(arena_printf(&arena, "%s\"gdn\";", sizes)),
+			 3 * (gdn - softmax));
+	assert_int_equal(added(arena_printf(&arena, "%s\"gdn2\";", sizes)),
+			 3 * (gdn2 - softmax));
 }
 
 static void test_derived(void **state)
@@ -296,6 +346,8 @@ int main(void)
 		TEST(test_experts),
 		TEST(test_latent_attention),
 		TEST(test_what_each_setting_adds),
+		TEST(test_own_layers),
+		TEST(test_delta_rule),
 		TEST(test_derived),
 		TEST(test_moe_pattern),
 		TEST(test_text),

@@ -30,6 +30,7 @@ static const char *type_text(const struct field *f)
 	case FIELD_TEXT: return "a string";
 	case FIELD_INTS: return "an integer or a list of integers";
 	case FIELD_TEXTS: return "a string or a list of strings";
+	case FIELD_FLOATS: return "a number or a list of numbers";
 	}
 	return "";
 }
@@ -89,43 +90,53 @@ static void bind_int(struct binding *b, const config_setting_t *s, void *at)
 		*(int64_t *)at = n;
 }
 
-static void bind_float(struct binding *b, const config_setting_t *s, void *at)
+static bool bind_float(struct binding *b, const config_setting_t *s, double *at)
 {
 	const struct field *f = b->field;
 	double x;
 
 	if (!config_setting_is_number(s)) {
 		wrong_type(b, s);
-		return;
+		return false;
 	}
 	x = is_int(s) ? (double)config_setting_get_int64(s)
 		      : config_setting_get_float(s);
 	if (x >= f->min && x <= f->max) {
-		*(double *)at = x;
-		return;
+		*at = x;
+		return true;
 	}
 	report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
 		   "%.15g is not between %.15g and %.15g", x, f->min, f->max);
 	report_suggest(b->c->report, "%.15g", x < f->min ? f->min : f->max);
+	return false;
+}
+
+/* The index of NAME among the row's names; -1, and it is said: none. */
+static int name_choice(struct binding *b, const char *name)
+{
+	const char *const *names = b->field->names;
+
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	report_add(b->c->report, "conf-choice", ERROR, b->path, &b->at,
+		   "unknown choice \"%.100s\"", name);
+	conf_suggest_choice(b->c->report, name, names);
+	return -1;
 }
 
 static void bind_enum(struct binding *b, const config_setting_t *s, void *at)
 {
-	const char *const *names = b->field->names;
 	const char *name = config_setting_get_string(s);
+	int i;
 
 	if (!name) {
 		wrong_type(b, s);
 		return;
 	}
-	for (int i = 0; names[i]; i++)
-		if (!strcmp(names[i], name)) {
-			*(int *)at = i;
-			return;
-		}
-	report_add(b->c->report, "conf-choice", ERROR, b->path, &b->at,
-		   "unknown choice \"%.100s\"", name);
-	conf_suggest_choice(b->c->report, name, names);
+	i = name_choice(b, name);
+	if (i >= 0)
+		*(int *)at = i;
 }
 
 static void bind_text(struct binding *b, const config_setting_t *s, void *at)
@@ -141,16 +152,35 @@ static void bind_text(struct binding *b, const config_setting_t *s, void *at)
 		*(const char **)at = arena_strdup(b->c->arena, text);
 }
 
+static bool is_list(const config_setting_t *s)
+{
+	return config_setting_is_aggregate(s) && !config_setting_is_group(s);
+}
+
+static int item_count(const config_setting_t *s)
+{
+	return is_list(s) ? config_setting_length(s) : 1;
+}
+
+/* Item I of a list, or the one value that stands for a list of one. */
+static const config_setting_t *item_of(const config_setting_t *s, int i)
+{
+	return is_list(s) ? config_setting_get_elem(s, (unsigned)i) : s;
+}
+
+static void empty(struct binding *b)
+{
+	report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
+		   "must not be empty");
+}
+
 static void bind_ints(struct binding *b, config_setting_t *s, void *at)
 {
-	bool list =
-		config_setting_is_aggregate(s) && !config_setting_is_group(s);
-	int count = list ? config_setting_length(s) : 1;
+	int count = item_count(s);
 	int64_t *item = arena_alloc(b->c->arena, (size_t)count, sizeof(*item));
 
 	for (int i = 0; i < count; i++) {
-		const config_setting_t *one =
-			list ? config_setting_get_elem(s, (unsigned)i) : s;
+		const config_setting_t *one = item_of(s, i);
 
 		if (!is_int(one)) {
 			wrong_type(b, one);
@@ -160,11 +190,24 @@ static void bind_ints(struct binding *b, config_setting_t *s, void *at)
 		if (!int_in_range(b, item[i]))
 			return;
 	}
-	if (!count)
-		report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
-			   "must not be empty");
+	if (count)
+		*(struct ints *)at = (struct ints){item, count, is_list(s)};
 	else
-		*(struct ints *)at = (struct ints){item, count, list};
+		empty(b);
+}
+
+static void bind_floats(struct binding *b, config_setting_t *s, void *at)
+{
+	int count = item_count(s);
+	double *item = arena_alloc(b->c->arena, (size_t)count, sizeof(*item));
+
+	for (int i = 0; i < count; i++)
+		if (!bind_float(b, item_of(s, i), &item[i]))
+			return;
+	if (count)
+		*(struct floats *)at = (struct floats){item, count};
+	else
+		empty(b);
 }
 
 /* A string, or in a list a number too: weights stand among paths. */
@@ -182,25 +225,23 @@ static const char *one_text(struct arena *a, const config_setting_t *s,
 
 static void bind_texts(struct binding *b, config_setting_t *s, void *at)
 {
-	bool list =
-		config_setting_is_aggregate(s) && !config_setting_is_group(s);
-	int count = list ? config_setting_length(s) : 1;
+	int count = item_count(s);
 	const char **item =
 		arena_alloc(b->c->arena, (size_t)count, sizeof(*item));
 
 	for (int i = 0; i < count; i++) {
-		const config_setting_t *one =
-			list ? config_setting_get_elem(s, (unsigned)i) : s;
+		const config_setting_t *one = item_of(s, i);
 
-		item[i] = one_text(b->c->arena, one, list);
+		item[i] = one_text(b->c->arena, one, is_list(s));
 		if (!item[i]) {
 			wrong_type(b, one);
 			return;
 		}
+		if (b->field->names && name_choice(b, item[i]) < 0)
+			return;
 	}
 	if (!count || !item[0][0])
-		report_add(b->c->report, "conf-range", ERROR, b->path, &b->at,
-			   "must not be empty");
+		empty(b);
 	else
 		*(struct texts *)at = (struct texts){item, count};
 }
@@ -233,6 +274,7 @@ static void bind_value(struct conf *c, struct conf_target *t, int row,
 	case FIELD_TEXT: bind_text(&b, s, value); break;
 	case FIELD_INTS: bind_ints(&b, s, value); break;
 	case FIELD_TEXTS: bind_texts(&b, s, value); break;
+	case FIELD_FLOATS: bind_floats(&b, s, value); break;
 	}
 }
 

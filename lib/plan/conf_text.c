@@ -142,14 +142,16 @@ static int skip_string(struct loader *l, struct source *s)
 	return 0;
 }
 
+/* A comment to the end of the line does not get into the whole text. */
 static int skip_comment(struct loader *l, struct source *s)
 {
 	struct origin start = here(s);
 	const char *close;
 
 	if (s->at[0] == '#' || s->at[1] == '/') {
+		flush(l, s);
 		close = memchr(s->at, '\n', (size_t)(s->end - s->at));
-		s->at = close ? close : s->end;
+		s->done = s->at = close ? close : s->end;
 		return 0;
 	}
 	close = memmem(s->at + 2, (size_t)(s->end - s->at) - 2, "*/", 2);
@@ -198,7 +200,8 @@ static int scan_name(struct loader *l, struct source *s)
 	const char *name = s->at, *next;
 
 	while (s->at < s->end &&
-	       (isalnum((unsigned char)*s->at) || strchr("-_*", *s->at)))
+	       (isalnum((unsigned char)*s->at) || *s->at == '_' ||
+		*s->at == '-' || *s->at == '*'))
 		s->at++;
 	for (next = s->at; next < s->end && isspace((unsigned char)*next);)
 		next++;
@@ -362,6 +365,11 @@ static int scan_token(struct loader *l, struct source *s)
 	unsigned char c = (unsigned char)*s->at;
 	char next = s->at + 1 < s->end ? s->at[1] : 0;
 
+	if (isspace(c)) {
+		s->line += c == '\n';
+		s->at++;
+		return 0;
+	}
 	if (c == '"')
 		return skip_string(l, s);
 	if (c == '#' || (c == '/' && (next == '/' || next == '*')))
@@ -374,7 +382,6 @@ static int scan_token(struct loader *l, struct source *s)
 		return scan_name(l, s);
 	if (isdigit(c) || strchr("+-.", c))
 		return scan_number(l, s), 0;
-	s->line += c == '\n';
 	s->at++;
 	return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "lib/base/version.h"
 #include "lib/plan/conf.h"
+#include "lib/plan/config_rule.h"
 #include "lib/plan/import.h"
 
 enum { GROUPS = 4 };
@@ -54,90 +55,15 @@ int config_load(const char *file, const char *const *sets, int set_count,
 void config_finish(struct config *c, int64_t world, struct report *r)
 {
 	shape_finalize(&c->shape);
-	spec_finalize(&c->spec);
+	spec_finalize(&c->spec, &c->shape);
 	place_finalize(&c->place, &c->shape);
 	run_finalize(&c->run, &c->place, world);
 	shape_check(&c->shape, r);
 	spec_check(&c->spec, &c->shape, r);
 	place_check(&c->place, &c->shape, world, r);
 	run_check(&c->run, &c->place, world, r);
-}
-
-/* A feature of the rules that train-worker does not run yet. */
-#define UNSERVED(id, group, member, ...)                                    \
-	report_add(r, id, WARNING, #group "." #member,                      \
-		   field_from(&group##_group, &c->group, &c->group.member), \
-		   __VA_ARGS__)
-
-static void unserved_shape(const struct config *c, struct report *r)
-{
-	const struct shape *s = &c->shape;
-
-	if (s->mtp_num_layers)
-		UNSERVED("served-mtp", shape, mtp_num_layers,
-			 "multi-token prediction is not run yet");
-	if (s->num_moe_experts)
-		UNSERVED("served-experts", shape, num_moe_experts,
-			 "experts are not run yet");
-	if (s->qk_layernorm)
-		UNSERVED("served-attention", shape, qk_layernorm,
-			 "norms of queries and keys are not run yet");
-	if (s->multi_latent_attention)
-		UNSERVED("served-attention", shape, multi_latent_attention,
-			 "latent attention is not run yet");
-	if (s->heterogeneous_block_specs)
-		UNSERVED("served-attention", shape, heterogeneous_block_specs,
-			 "heterogeneous layers are not run yet");
-	if (s->position_embedding_type != POS_LEARNED &&
-	    s->position_embedding_type != POS_ROPE)
-		UNSERVED("served-positions", shape, position_embedding_type,
-			 "only learned_absolute and rope are run so far");
-	if (s->no_rope_freq.count)
-		UNSERVED("served-positions", shape, no_rope_freq,
-			 "layers without rope are not run yet");
-}
-
-static void unserved_place(const struct config *c, struct report *r)
-{
-	const struct place *p = &c->place;
-
-	if (p->context_parallel_size > 1)
-		UNSERVED("served-context", place, context_parallel_size,
-			 "context parallelism is not run yet");
-	if (p->expert_model_parallel_size > 1)
-		UNSERVED("served-context", place, expert_model_parallel_size,
-			 "expert parallelism is not run yet");
-	if (p->data_parallel_sharding_strategy > SHARD_OPTIM)
-		UNSERVED("served-sharding", place,
-			 data_parallel_sharding_strategy,
-			 "only no_shard and optim are run so far");
-	if (p->recompute_granularity != RECOMPUTE_NONE)
-		UNSERVED("served-recompute", place, recompute_granularity,
-			 "recompute is not run yet");
-}
-
-int config_unserved(const struct config *c, struct report *r)
-{
-	size_t before = r->count;
-
-	unserved_shape(c, r);
-	unserved_place(c, r);
-	if (c->spec.params_dtype == DTYPE_FP16 ||
-	    (c->spec.params_dtype == DTYPE_BF16 &&
-	     c->spec.device == DEVICE_CPU))
-		UNSERVED("served-precision", spec, params_dtype,
-			 "only fp32 and fp64 are run on CPUs so far, and fp32 "
-			 "and bf16 on GPUs");
-	if (c->spec.params_dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
-		UNSERVED("served-precision", spec, params_dtype,
-			 "fp64 is run on CPUs only");
-	if (c->spec.transformer_impl == IMPL_INFERENCE)
-		UNSERVED("served-spec", spec, transformer_impl,
-			 "inference_optimized is not for training");
-	if (c->run.optimizer != OPT_ADAM)
-		UNSERVED("served-optimizer", run, optimizer,
-			 "only adam is run so far");
-	return (int)(r->count - before);
+	config_check(c, r);
+	config_unused(c, r);
 }
 
 /* TEXT without what would end a comment. */

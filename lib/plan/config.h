@@ -38,6 +38,9 @@ int config_load_as(enum config_format format, const char *file,
 /* Fill what was not given, then check everything.  WORLD 0: not known. */
 void config_finish(struct config *c, int64_t world, struct report *r);
 
+/* A note for each setting that means nothing without another one. */
+void config_unused(const struct config *c, struct report *r);
+
 /* What is valid but train-worker cannot run yet: a warning each; the number. */
 int config_unserved(const struct config *c, struct report *r);
 

@@ -40,6 +40,14 @@ static struct texts one_text(const char *text, struct arena *a)
 	return (struct texts){.item = item, .count = 1};
 }
 
+static struct floats one_float(const char *text, struct arena *a)
+{
+	double *item = arena_alloc(a, 1, sizeof(*item));
+
+	*item = strtod(text, NULL);
+	return (struct floats){.item = item, .count = 1};
+}
+
 static void field_default(const struct field *f, void *at, struct arena *a)
 {
 	const char *s = f->initial;
@@ -57,6 +65,9 @@ static void field_default(const struct field *f, void *at, struct arena *a)
 		break;
 	case FIELD_TEXTS:
 		*(struct texts *)at = s ? one_text(s, a) : (struct texts){0};
+		break;
+	case FIELD_FLOATS:
+		*(struct floats *)at = s ? one_float(s, a) : (struct floats){0};
 		break;
 	}
 }
@@ -191,6 +202,19 @@ static const char *ints_text(const struct ints *v, bool file, struct arena *a)
 	return text;
 }
 
+static const char *floats_text(const struct floats *v, struct arena *a)
+{
+	const char *text;
+
+	if (v->count == 1)
+		return float_text(v->item[0], a);
+	text = arena_printf(a, "[%s", float_text(v->item[0], a));
+	for (int i = 1; i < v->count; i++)
+		text = arena_printf(a, "%s, %s", text,
+				    float_text(v->item[i], a));
+	return arena_printf(a, "%s]", text);
+}
+
 bool field_is_set(const struct field *f, const void *base)
 {
 	const void *at = (const char *)base + f->offset;
@@ -203,6 +227,7 @@ bool field_is_set(const struct field *f, const void *base)
 	case FIELD_TEXT: return *(const char *const *)at;
 	case FIELD_INTS: return ((const struct ints *)at)->count;
 	case FIELD_TEXTS: return ((const struct texts *)at)->count;
+	case FIELD_FLOATS: return ((const struct floats *)at)->count;
 	}
 	return false;
 }
@@ -224,6 +249,7 @@ static const char *value_text(const struct field *f, const void *base,
 	case FIELD_TEXT: return text_text(*(const char *const *)at, a);
 	case FIELD_INTS: return ints_text(at, file, a);
 	case FIELD_TEXTS: return texts_text(at, a);
+	case FIELD_FLOATS: return floats_text(at, a);
 	}
 	return "unset";
 }
@@ -237,4 +263,22 @@ const char *field_canonical(const struct field *f, const void *base,
 			    struct arena *a)
 {
 	return value_text(f, base, false, a);
+}
+
+bool field_is_default(const struct field *f, const void *base, struct arena *a)
+{
+	/* Wide enough for any of the types. */
+	union {
+		struct ints ints;
+		struct texts texts;
+		struct floats floats;
+		double x;
+		int64_t n;
+	} initial = {0};
+	struct field alone = *f;
+
+	alone.offset = 0;
+	field_default(f, &initial, a);
+	return !strcmp(field_canonical(f, base, a),
+		       field_canonical(&alone, &initial, a));
 }

@@ -13,16 +13,52 @@
 /* "Not given and no default": later derived, or meaningful by itself. */
 #define UNSET	   INT64_MIN
 #define IS_SET(n)  ((n) != UNSET)
-#define FIELDS_MAX 96
+#define FIELDS_MAX 112
 
 enum field_type {
-	FIELD_INT,   /* int64_t */
-	FIELD_FLOAT, /* double; NAN is unset */
-	FIELD_BOOL,  /* bool */
-	FIELD_ENUM,  /* int, an index into NAMES */
-	FIELD_TEXT,  /* const char *; NULL is unset */
-	FIELD_INTS,  /* struct ints: one integer or a list */
-	FIELD_TEXTS, /* struct texts: one string or a list */
+	FIELD_INT,    /* int64_t */
+	FIELD_FLOAT,  /* double; NAN is unset */
+	FIELD_BOOL,   /* bool */
+	FIELD_ENUM,   /* int, an index into NAMES */
+	FIELD_TEXT,   /* const char *; NULL is unset */
+	FIELD_INTS,   /* struct ints: one integer or a list */
+	FIELD_TEXTS,  /* struct texts: one string or a list; NAMES if any */
+	FIELD_FLOATS, /* struct floats: one number or a list */
+};
+
+/* What a setting belongs to: without it the setting means nothing. */
+enum feature {
+	OF_ALL,
+	OF_GATED,
+	OF_WINDOW,
+	OF_STREAMS,
+	OF_ROPE,
+	OF_ROPE_SCALING,
+	OF_MROPE,
+	OF_YARN,
+	OF_LATENT,
+	OF_DELTA,
+	OF_INDEXER,
+	OF_MTP,
+	OF_MOE,
+	OF_SHARED,
+	OF_MUP,
+	OF_CONTEXT,
+	OF_RECOMPUTE,
+	OF_OFFLOAD,
+	OF_FINE_OFFLOAD,
+	OF_TP_OVERLAP,
+	OF_FSDP,
+	OF_FP8,
+	OF_FP4,
+	OF_GRAPHS,
+	OF_FP16,
+	OF_SGD,
+	OF_MUON,
+	OF_LION,
+	OF_SOAP,
+	OF_ADAPTIVE_MUON,
+	FEATURES
 };
 
 struct ints {
@@ -36,6 +72,11 @@ struct texts {
 	int count;
 };
 
+struct floats {
+	const double *item;
+	int count;
+};
+
 struct field {
 	const char *name; /* Megatron-Core's own where it has one */
 	enum field_type type;
@@ -45,7 +86,17 @@ struct field {
 	double min, max;  /* of numbers, inclusive */
 	const char *const *names; /* of an enum, NULL-terminated */
 	const char *help;	  /* unit and meaning, one line */
+	enum feature of;
+	const char *unserved; /* the check that says a value other than the
+				 default, if train-worker does not run it */
 };
+
+/* A row of the table of struct GROUP; the rest is as in struct field. */
+#define FIELD(group, member, kind, ...)                               \
+	{                                                             \
+		.name = #member, .type = FIELD_##kind,                \
+		.offset = offsetof(struct group, member), __VA_ARGS__ \
+	}
 
 /* A group's struct begins with its origins, one per row of its table. */
 struct group {
@@ -78,6 +129,9 @@ const char *field_canonical(const struct field *f, const void *base,
 			    struct arena *a);
 
 bool field_is_set(const struct field *f, const void *base);
+
+/* Whether the value is the default, whoever said so. */
+bool field_is_default(const struct field *f, const void *base, struct arena *a);
 
 /* Mark the value at VALUE as derived, with the formula it came from. */
 void field_derived(const struct group *g, void *base, const void *value,

@@ -84,6 +84,7 @@ union value {
 	const char *text;
 	struct ints ints;
 	struct texts texts;
+	struct floats floats;
 };
 
 static bool to_float(const char *word, double *x)
@@ -114,6 +115,18 @@ static bool to_ints(struct import *im, const char *const *item, int count,
 	return import_list(all, im->arena, out);
 }
 
+static bool to_floats(struct import *im, const char *const *item, int count,
+		      struct floats *out)
+{
+	double *x = arena_alloc(im->arena, (size_t)count + 1, sizeof(*x));
+
+	for (int i = 0; i < count; i++)
+		if (!to_float(item[i], &x[i]))
+			return false;
+	*out = (struct floats){x, count};
+	return count > 0;
+}
+
 /* The value of ITEM for F into V; NULL, or what F wants. */
 static const char *to_value(struct import *im, const struct field *f,
 			    const char *const *item, int count, union value *v)
@@ -124,6 +137,10 @@ static const char *to_value(struct import *im, const struct field *f,
 		v->texts = (struct texts){item, count};
 		return count ? NULL : "a string or a list of strings";
 	}
+	if (f->type == FIELD_FLOATS)
+		return to_floats(im, item, count, &v->floats)
+			       ? NULL
+			       : "a number or a list of numbers";
 	if (f->type == FIELD_INTS)
 		return to_ints(im, item, count, &v->ints)
 			       ? NULL

@@ -7,103 +7,42 @@
 #include "lib/plan/layout.h"
 #include "lib/plan/shape.h"
 
-static const char *const shardings[] = {"no_shard", "optim", "optim_grads",
-					"optim_grads_params", NULL};
-static const char *const recomputes[] = {"none", "full", "selective", NULL};
-static const char *const methods[] = {"none", "uniform", "block", NULL};
-
-#define ROW(name, type, ...)                                                   \
-	{                                                                      \
-#name, FIELD_##type, offsetof(struct place, name), __VA_ARGS__ \
-	}
-/* clang-format off */
-static const struct field fields[] = {
-ROW(tensor_model_parallel_size, INT, "1", 1, 65536, NULL,
-	"ranks that share every layer (tp)"),
-ROW(pipeline_model_parallel_size, INT, "1", 1, 65536, NULL,
-	"ranks that share the layers (pp)"),
-ROW(virtual_pipeline_model_parallel_size, INT, NULL, 1, 16384, NULL,
-	"chunks of layers on each pipeline rank; derived, 1: no interleaving"),
-ROW(num_layers_per_virtual_pipeline_stage, INT, NULL, 1, 16384, NULL,
-	"layers of a chunk; a way to say how many chunks"),
-ROW(num_virtual_stages_per_pipeline_rank, INT, NULL, 1, 16384, NULL,
-	"chunks of a pipeline rank; a way to say it directly"),
-ROW(context_parallel_size, INT, "1", 1, 65536, NULL,
-	"ranks that share every sequence (cp)"),
-ROW(expert_model_parallel_size, INT, "1", 1, 65536, NULL,
-	"ranks that share the experts (ep)"),
-ROW(expert_tensor_parallel_size, INT, NULL, 1, 65536, NULL,
-	"ranks that share every expert (etp); derived: "
-	"tensor_model_parallel_size"),
-ROW(sequence_parallel, BOOL, "false", 0, 0, NULL,
-	"norms and dropout split by tokens over tp"),
-ROW(num_layers_in_first_pipeline_stage, INT, NULL, 1, 16384, NULL,
-	"layers of pipeline rank 0, all its chunks together"),
-ROW(num_layers_in_last_pipeline_stage, INT, NULL, 1, 16384, NULL,
-	"layers of the last pipeline rank, all its chunks together"),
-ROW(account_for_embedding_in_pipeline_split, BOOL, "false", 0, 0, NULL,
-	"the embedding takes the place of one layer"),
-ROW(account_for_loss_in_pipeline_split, BOOL, "false", 0, 0, NULL,
-	"the loss takes the place of one layer"),
-ROW(pipeline_model_parallel_layout, TEXT, NULL, 0, 0, NULL,
-	"every stage spelt out: \"Et*3|(tt|)*29,m|L\""),
-ROW(overlap_p2p_comm, BOOL, "false", 0, 0, NULL,
-	"messages between stages run beside the compute"),
-ROW(microbatch_group_size_per_vp_stage, INT, NULL, 1, 1 << 20, NULL,
-	"micro-batches that a chunk works off in a row; derived: "
-	"pipeline_model_parallel_size"),
-ROW(use_tp_pp_dp_mapping, BOOL, "false", 0, 0, NULL,
-	"rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp"),
-ROW(use_distributed_optimizer, BOOL, "false", 0, 0, NULL,
-	"optimizer state sharded over data parallel ranks (ZeRO-1)"),
-ROW(data_parallel_sharding_strategy, ENUM, "no_shard", 0, 0, shardings,
-	"what data parallel ranks shard; optim is ZeRO-1"),
-ROW(overlap_grad_reduce, BOOL, "false", 0, 0, NULL,
-	"gradients are reduced bucket by bucket during the backward pass"),
-ROW(overlap_param_gather, BOOL, "false", 0, 0, NULL,
-	"parameters are gathered bucket by bucket during the forward pass"),
-ROW(bucket_size, INT, NULL, 1, 1e15, NULL,
-	"parameters of a gradient bucket; unset: max(40e6, 1e6 * dp * cp)"),
-ROW(make_vocab_size_divisible_by, INT, "128", 1, 1 << 20, NULL,
-	"rows; the padded vocabulary is a multiple of this times tp"),
-ROW(should_pad_vocab, BOOL, "true", 0, 0, NULL,
-	"pad the vocabulary; padding never enters the loss"),
-ROW(recompute_granularity, ENUM, "none", 0, 0, recomputes,
-	"which activations the backward pass computes again"),
-ROW(recompute_method, ENUM, "none", 0, 0, methods,
-	"of full recompute: uniform units, or the first layers of a stage"),
-ROW(recompute_num_layers, INT, NULL, 1, 16384, NULL,
-	"of full recompute: layers of a unit, or of a stage"),
-ROW(distributed_timeout_minutes, INT, "10", 1, 1 << 20, NULL,
-	"a collective that takes longer is an error, minutes"),
-};
-/* clang-format on */
-
-const struct group place_group = {
-	.name = "place",
-	.fields = fields,
-	.count = sizeof(fields) / sizeof(*fields),
-	.size = sizeof(struct place),
-};
-
 static void derive(struct place *p, int64_t *at, int64_t value, const char *why)
 {
 	*at = value;
 	field_derived(&place_group, p, at, why);
 }
 
-/* Stages of a layout string, or 0 if it cannot be read. */
-static int64_t layout_stages(const char *text)
+static void derive_flag(struct place *p, bool *at, bool value, const char *why)
+{
+	*at = value;
+	field_derived(&place_group, p, at, why);
+}
+
+static bool given(const struct place *p, const void *value)
+{
+	return field_from(&place_group, p, value)->kind == ORIGIN_GIVEN;
+}
+
+/*
+ * Stages of a layout string, or 0 if it cannot be read, and whether its MTP
+ * is on another of PP pipeline ranks than the last.
+ */
+static int64_t layout_stages(const char *text, int64_t pp, bool *standalone)
 {
 	struct arena a = {0};
 	const char **stage;
 	struct err e;
 	int count = 0, column;
 
+	*standalone = false;
 	if (arena_open(&a, &e))
 		arena_exhausted();
 	if (layout_expand(text, &a, &stage, &count, &column, &e))
 		count = 0;
+	for (int i = 0; i < count; i++)
+		if (strchr(stage[i], 'm') && i % pp != pp - 1)
+			*standalone = true;
 	arena_close(&a);
 	return count;
 }
@@ -112,16 +51,16 @@ static int64_t layout_stages(const char *text)
  * Chunks per rank from what was given; what does not divide stays unset and
  * is place_check's to report.
  */
-static void derive_virtual(struct place *p, const struct shape *shape)
+static void derive_virtual(struct place *p, const struct shape *shape,
+			   int64_t stages)
 {
 	int64_t *vp = &p->virtual_pipeline_model_parallel_size;
 	int64_t per_chunk = p->num_layers_per_virtual_pipeline_stage;
-	int64_t pp = p->pipeline_model_parallel_size, stages, slots;
+	int64_t pp = p->pipeline_model_parallel_size, slots;
 
 	if (IS_SET(*vp))
 		return;
 	if (p->pipeline_model_parallel_layout) {
-		stages = layout_stages(p->pipeline_model_parallel_layout);
 		if (stages && stages % pp == 0)
 			derive(p, vp, stages / pp,
 			       "stages of the layout / "
@@ -150,22 +89,51 @@ static void derive_sharding(struct place *p)
 	int *strategy = &p->data_parallel_sharding_strategy;
 	bool *optim = &p->use_distributed_optimizer;
 
-	if (*optim && *strategy == SHARD_NONE &&
-	    field_from(&place_group, p, strategy)->kind != ORIGIN_GIVEN) {
+	if (*optim && *strategy == SHARD_NONE && !given(p, strategy)) {
 		*strategy = SHARD_OPTIM;
 		field_derived(&place_group, p, strategy,
 			      "use_distributed_optimizer");
-	} else if (!*optim && *strategy != SHARD_NONE &&
-		   field_from(&place_group, p, optim)->kind != ORIGIN_GIVEN) {
-		*optim = true;
-		field_derived(&place_group, p, optim,
-			      "data_parallel_sharding_strategy");
+	} else if (!*optim && *strategy != SHARD_NONE && !given(p, optim)) {
+		derive_flag(p, optim, true, "data_parallel_sharding_strategy");
 	}
+}
+
+static void derive_texts(struct place *p, struct texts *at,
+			 const char *const *v, const char *why)
+{
+	*at = (struct texts){v, 1};
+	field_derived(&place_group, p, at, why);
+}
+
+/* Choices that follow from others, where none was given. */
+static void derive_choices(struct place *p, bool standalone)
+{
+	static const char *const p2p[] = {"p2p"}, *const core[] = {"core_attn"};
+
+	if (p->context_parallel_size > 1 && !p->cp_comm_type.count)
+		derive_texts(p, &p->cp_comm_type, p2p, "context_parallel_size");
+	if (p->recompute_granularity == RECOMPUTE_SELECTIVE &&
+	    !p->recompute_modules.count)
+		derive_texts(p, &p->recompute_modules, core,
+			     "recompute_granularity is selective");
+	if (p->overlap_p2p_comm && !given(p, &p->batch_p2p_comm))
+		derive_flag(p, &p->batch_p2p_comm, false,
+			    "not overlap_p2p_comm");
+	if (standalone && !given(p, &p->mtp_standalone))
+		derive_flag(p, &p->mtp_standalone, true,
+			    "where the layout has MTP");
 }
 
 void place_finalize(struct place *p, const struct shape *shape)
 {
-	derive_virtual(p, shape);
+	int64_t pp = p->pipeline_model_parallel_size, stages = 0;
+	bool standalone = false;
+
+	if (p->pipeline_model_parallel_layout)
+		stages = layout_stages(p->pipeline_model_parallel_layout, pp,
+				       &standalone);
+	derive_virtual(p, shape, stages);
+	derive_choices(p, standalone);
 	derive_sharding(p);
 	if (!IS_SET(p->expert_tensor_parallel_size))
 		derive(p, &p->expert_tensor_parallel_size,

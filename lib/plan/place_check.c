@@ -2,25 +2,25 @@
 #include <inttypes.h>
 
 #include "lib/plan/grid_rule.h"
-#include "lib/plan/place.h"
+#include "lib/plan/place_rule.h"
 #include "lib/plan/shape.h"
 #include "lib/plan/stage_rule.h"
 
-/* A setting of place: its path and its origin. */
-#define AT(m) "place." #m, field_from(&place_group, p, &p->m)
+#define AT PLACE_AT
 
 static bool given(const struct place *p, const void *value)
 {
 	return field_from(&place_group, p, value)->kind == ORIGIN_GIVEN;
 }
 
-/* Whether N heads can be shared by TP ranks, whole groups on each. */
+bool place_heads_fit(int64_t heads, int64_t groups, int64_t tp)
+{
+	return heads % tp == 0 && (groups % tp == 0 || tp % groups == 0);
+}
+
 static bool heads_fit(const struct shape *s, int64_t tp)
 {
-	int64_t groups = s->num_query_groups;
-
-	return s->num_attention_heads % tp == 0 &&
-	       (groups % tp == 0 || tp % groups == 0);
+	return place_heads_fit(s->num_attention_heads, s->num_query_groups, tp);
 }
 
 /* The tensor parallel sizes nearest to the one that does not fit. */
@@ -309,52 +309,23 @@ static void check_experts(const struct place *p, const struct shape *s,
 			   p->tensor_model_parallel_size);
 }
 
-static void check_sharding(const struct place *p, struct report *r)
+/* A flag that follows from the stages. */
+static void check_standalone(const struct place *p, const struct stages *st,
+			     struct report *r)
 {
-	bool zero = p->data_parallel_sharding_strategy != SHARD_NONE;
+	bool apart = false;
 
-	if (zero != p->use_distributed_optimizer)
-		report_add(r, "place-sharding", ERROR,
-			   AT(data_parallel_sharding_strategy),
-			   "use_distributed_optimizer = %s contradicts "
-			   "data_parallel_sharding_strategy",
-			   p->use_distributed_optimizer ? "true" : "false");
-	if (p->overlap_param_gather &&
-	    !(p->use_distributed_optimizer && p->overlap_grad_reduce))
-		report_add(r, "place-param-gather", ERROR,
-			   AT(overlap_param_gather),
-			   "overlap_param_gather needs "
-			   "use_distributed_optimizer = true and "
-			   "overlap_grad_reduce = true");
-}
-
-static void check_recompute(const struct place *p, const struct stages *st,
-			    struct report *r)
-{
-	bool full = p->recompute_granularity == RECOMPUTE_FULL;
-	int64_t n = p->recompute_num_layers, most = 0;
-
-	if (full != (p->recompute_method != METHOD_NONE) || full != IS_SET(n)) {
-		report_add(r, "place-recompute", ERROR,
-			   AT(recompute_granularity),
-			   "recompute_method and recompute_num_layers belong "
-			   "to recompute_granularity \"full\", and only to it");
-		return;
-	}
-	if (!full || !st->count)
-		return;
 	for (int i = 0; i < st->count; i++)
-		if (st->stage[i].num_layers > most)
-			most = st->stage[i].num_layers;
-	if (n > most) {
-		report_add(r, "place-recompute-layers", ERROR,
-			   AT(recompute_num_layers),
-			   "recompute_num_layers %" PRId64
-			   " is more than the %" PRId64
-			   " layer%s of the largest stage",
-			   n, most, plural(most));
-		report_suggest(r, "recompute_num_layers = %" PRId64, most);
-	}
+		apart |= st->stage[i].mtp_layers &&
+			 st->stage[i].pp != st->pp - 1;
+	if (!st->count || apart == p->mtp_standalone)
+		return;
+	report_add(r, "place-mtp-standalone", ERROR, AT(mtp_standalone),
+		   "MTP is %son the last pipeline rank, by "
+		   "pipeline_model_parallel_layout: mtp_standalone follows "
+		   "from it",
+		   apart ? "not " : "");
+	report_suggest(r, "no mtp_standalone");
 }
 
 static void check_world(const struct place *p, int64_t world, struct report *r)
@@ -380,21 +351,6 @@ static void check_world(const struct place *p, int64_t world, struct report *r)
 	}
 }
 
-/* Asked for, allowed, and without effect on the CPU: say so. */
-static void check_overlap(const struct place *p, struct report *r)
-{
-#define NO_OVERLAP(m)                                                         \
-	if (p->m && field_from(&place_group, p, &p->m)->kind == ORIGIN_GIVEN) \
-	report_add(r, "place-overlap", NOTE, AT(m),                           \
-		   #m " = true: communication does not overlap with compute " \
-		      "yet; the results are the same")
-
-	NO_OVERLAP(overlap_p2p_comm);
-	NO_OVERLAP(overlap_grad_reduce);
-	NO_OVERLAP(overlap_param_gather);
-#undef NO_OVERLAP
-}
-
 void place_check(const struct place *p, const struct shape *s, int64_t world,
 		 struct report *r)
 {
@@ -408,8 +364,9 @@ void place_check(const struct place *p, const struct shape *s, int64_t world,
 	if (IS_SET(s->num_layers) && stages_place(&stages, p, s, r))
 		stages.count = 0;
 	check_experts(p, s, r);
-	check_sharding(p, r);
-	check_recompute(p, &stages, r);
-	check_overlap(p, r);
+	check_standalone(p, &stages, r);
+	place_check_comm(p, s, r);
+	place_check_sharding(p, s, world, r);
+	place_check_memory(p, s, &stages, r);
 	check_world(p, world, r);
 }

@@ -5,10 +5,9 @@
 
 #include "lib/plan/grid.h"
 #include "lib/plan/place.h"
-#include "lib/plan/run.h"
+#include "lib/plan/run_rule.h"
 
-/* A setting of run: its path and its origin. */
-#define AT(m) "run." #m, field_from(&run_group, run, &run->m)
+#define AT RUN_AT
 
 static bool given(const struct run *run, const void *value)
 {
@@ -79,12 +78,20 @@ static void check_batch(const struct run *run, const struct place *p,
 		return;
 	if (world)
 		dp = g.dp;
+	run_check_batches(run, dp, r);
 	if (!IS_SET(batch)) {
 		check_groups(run, p, 0, r);
 		return;
 	}
 	m = batch / (micro * dp);
-	if (batch % (micro * dp)) {
+	if (batch % (micro * dp) && m && run->decrease_batch_size_if_needed) {
+		report_add(r, "run-batch-lowered", NOTE, AT(global_batch_size),
+			   "global_batch_size %" PRId64
+			   " is lowered to %" PRId64
+			   ", a multiple of micro_batch_size %" PRId64
+			   " x dp %" PRId64,
+			   batch, m * micro * dp, micro, dp);
+	} else if (batch % (micro * dp)) {
 		report_add(r, "run-batch", ERROR, AT(global_batch_size),
 			   "global_batch_size %" PRId64
 			   " is not a multiple of micro_batch_size %" PRId64
@@ -144,7 +151,7 @@ static void check_schedule(const struct run *run, struct report *r)
 	int64_t decay = run->lr_decay_iters, wsd = run->lr_wsd_decay_iters;
 	bool fraction = !isnan(run->lr_warmup_fraction);
 
-	if (fraction && run->lr_warmup_iters)
+	if (fraction && (run->lr_warmup_iters || run->lr_warmup_samples))
 		report_add(r, "run-warmup-ways", ERROR, AT(lr_warmup_fraction),
 			   "lr_warmup_fraction %g and lr_warmup_iters %" PRId64
 			   " are both given; give one of them",
@@ -301,6 +308,7 @@ void run_check(const struct run *run, const struct place *place, int64_t world,
 	check_decay(run, r);
 	check_dropout(run, r);
 	check_data(run, r);
+	run_check_optimizer(run, r);
 	if (run->finetune && !run->load)
 		report_add(r, "run-finetune", ERROR, AT(finetune),
 			   "finetune = true needs load");

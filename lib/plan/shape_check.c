@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
-#include "lib/plan/shape.h"
+#include "lib/plan/shape_rule.h"
 
 /* More parameters than this and byte counts might not fit 63 bits. */
 #define PARAMETERS_MAX ((int64_t)1 << 50)
 
-/* A setting of shape: its path and its origin. */
-#define AT(m) "shape." #m, field_from(&shape_group, s, &s->m)
+#define AT	       SHAPE_AT
 
 /* Not there, and not because its value was refused before. */
 static bool missing(const struct shape *s, const int64_t *value)
@@ -91,8 +90,6 @@ static void check_ffn(const struct shape *s, struct report *r)
 
 static void check_positions(const struct shape *s, struct report *r)
 {
-	int64_t width = s->kv_channels;
-
 	if (s->max_position_embeddings < s->seq_length) {
 		report_add(r, "shape-positions", ERROR,
 			   AT(max_position_embeddings),
@@ -102,25 +99,9 @@ static void check_positions(const struct shape *s, struct report *r)
 		report_suggest(r, "max_position_embeddings = %" PRId64,
 			       s->seq_length);
 	}
-	if (s->position_embedding_type == POS_LEARNED ||
-	    s->position_embedding_type == POS_NONE ||
-	    s->multi_latent_attention || !IS_SET(width))
-		return;
-	width = (int64_t)((double)width * s->rotary_percent);
-	if (!width || width % 2) {
-		report_add(r, "shape-rotary", ERROR, AT(rotary_percent),
-			   "floor(kv_channels %" PRId64
-			   " * rotary_percent %g) = %" PRId64
-			   " is not an even width above 0",
-			   s->kv_channels, s->rotary_percent, width);
-		report_suggest(r, "rotary_percent = %.15g",
-			       (double)(width + 1 + (width % 2 == 0)) /
-				       (double)s->kv_channels);
-	}
 }
 
-/* A pattern over the layers: a period, or a list of zeros and ones. */
-static bool is_pattern(const struct ints *p, int64_t layers)
+bool shape_is_pattern(const struct ints *p, int64_t layers)
 {
 	if (!p->is_list)
 		return p->item[0] > 0;
@@ -136,7 +117,7 @@ static void check_no_rope(const struct shape *s, struct report *r)
 
 	if (!p->count || !IS_SET(s->num_layers))
 		return;
-	if (p->is_list && !is_pattern(p, s->num_layers))
+	if (p->is_list && !shape_is_pattern(p, s->num_layers))
 		report_add(r, "shape-no-rope", ERROR, AT(no_rope_freq),
 			   "a list of %d is not num_layers %" PRId64
 			   " zeros and ones",
@@ -152,49 +133,37 @@ static void check_no_rope(const struct shape *s, struct report *r)
 	}
 }
 
-static void check_experts(const struct shape *s, struct report *r)
+/* The limit of what the activation gets, the streams, and the factors of muP. */
+static void check_scales(const struct shape *s, struct report *r)
 {
-	int64_t experts = s->num_moe_experts;
-	const struct ints *p = &s->moe_layer_freq;
+	double limit = s->activation_func_clamp_value;
+	bool swiglu = s->activation_func == ACT_SILU && s->gated_linear_unit;
 
-	if (!experts) {
-		if (IS_SET(s->moe_ffn_hidden_size))
-			report_add(r, "shape-moe-unused", ERROR,
-				   AT(moe_ffn_hidden_size),
-				   "has no meaning while num_moe_experts is 0");
-		if (IS_SET(s->moe_shared_expert_intermediate_size))
-			report_add(r, "shape-moe-unused", ERROR,
-				   AT(moe_shared_expert_intermediate_size),
-				   "has no meaning while num_moe_experts is 0");
-		return;
+	if (!isnan(limit) && s->activation_func != ACT_QUICK_GELU &&
+	    !(swiglu && s->num_moe_experts && s->glu_linear_offset == 0))
+		report_add(r, "shape-clamp", ERROR,
+			   AT(activation_func_clamp_value),
+			   "activation_func_clamp_value %g goes with "
+			   "quick_gelu, or with experts with SwiGLU and no "
+			   "glu_linear_offset",
+			   limit);
+	if (s->enable_mhc_connections &&
+	    (s->mtp_num_layers || s->num_moe_experts))
+		report_add(r, "shape-streams", ERROR,
+			   AT(enable_mhc_connections),
+			   "hyper-connections go with neither mtp_num_layers "
+			   "%" PRId64 " nor num_moe_experts %" PRId64,
+			   s->mtp_num_layers, s->num_moe_experts);
+	if (s->use_mup && IS_SET(s->hidden_size) &&
+	    s->mup_width_mult !=
+		    (double)s->hidden_size / (double)s->mup_base_hidden_size) {
+		report_add(r, "shape-mup", ERROR, AT(mup_width_mult),
+			   "mup_width_mult %g is not hidden_size %" PRId64
+			   " / mup_base_hidden_size %" PRId64,
+			   s->mup_width_mult, s->hidden_size,
+			   s->mup_base_hidden_size);
+		report_suggest(r, "no mup_width_mult: it is derived");
 	}
-	if (s->moe_router_topk > experts) {
-		report_add(r, "shape-moe-topk", ERROR, AT(moe_router_topk),
-			   "moe_router_topk %" PRId64
-			   " is more than num_moe_experts %" PRId64,
-			   s->moe_router_topk, experts);
-		report_suggest(r, "moe_router_topk = %" PRId64, experts);
-	}
-	if (IS_SET(s->num_layers) && !is_pattern(p, s->num_layers))
-		report_add(r, "shape-moe-layers", ERROR, AT(moe_layer_freq),
-			   "wants a period of at least 1 or a list of "
-			   "num_layers %" PRId64 " zeros and ones",
-			   s->num_layers);
-}
-
-static void check_latent(const struct shape *s, struct report *r)
-{
-	if (!s->multi_latent_attention)
-		return;
-	if (s->rotary_interleaved || s->qk_pos_emb_head_dim % 2 ||
-	    (s->position_embedding_type != POS_ROPE &&
-	     s->position_embedding_type != POS_YARN))
-		report_add(r, "shape-mla-rotary", ERROR,
-			   AT(multi_latent_attention),
-			   "multi_latent_attention wants position_embedding_"
-			   "type rope or yarn, rotary_interleaved = false and "
-			   "an even qk_pos_emb_head_dim, not %" PRId64,
-			   s->qk_pos_emb_head_dim);
 }
 
 void shape_check(const struct shape *s, struct report *r)
@@ -207,8 +176,11 @@ void shape_check(const struct shape *s, struct report *r)
 	check_ffn(s, r);
 	check_positions(s, r);
 	check_no_rope(s, r);
-	check_experts(s, r);
-	check_latent(s, r);
+	check_scales(s, r);
+	shape_check_rotation(s, r);
+	shape_check_experts(s, r);
+	shape_check_attention(s, r);
+	shape_check_own_layers(s, r);
 	/* Given, but finalised to another value. */
 	if (bias->kind == ORIGIN_DERIVED && bias->file)
 		report_add(r, "shape-qkv-bias", WARNING, AT(add_qkv_bias),

@@ -17,6 +17,19 @@ bool shape_is_moe(const struct shape *s, int64_t layer)
 	return freq->item[0] && layer % freq->item[0] == 0;
 }
 
+bool shape_is_delta(const struct shape *s, int64_t layer)
+{
+	const struct ints *freq = &s->linear_attention_freq;
+
+	if ((s->experimental_attention_variant != VARIANT_GDN &&
+	     s->experimental_attention_variant != VARIANT_GDN2) ||
+	    !freq->count)
+		return false;
+	if (freq->is_list)
+		return layer < freq->count && freq->item[layer];
+	return freq->item[0] && (layer + 1) % freq->item[0] != 0;
+}
+
 int64_t shape_layers(const struct shape *s)
 {
 	if (s->mtp_use_repeated_layer && s->mtp_num_layers)
@@ -43,12 +56,13 @@ static wide linear_count(int64_t out, int64_t in, bool bias)
 	return (wide)out * in + (bias ? out : 0);
 }
 
-static wide mlp_count(const struct shape *s, int64_t width)
+/* Of an mlp WIDTH wide between IN elements. */
+static wide mlp_count(const struct shape *s, int64_t width, int64_t in)
 {
 	int64_t fc1 = s->gated_linear_unit ? 2 * width : width;
 
-	return linear_count(fc1, s->hidden_size, s->add_bias_linear) +
-	       linear_count(s->hidden_size, width, s->add_bias_linear);
+	return linear_count(fc1, in, s->add_bias_linear) +
+	       linear_count(in, width, s->add_bias_linear);
 }
 
 static wide latent_count(const struct shape *s)
@@ -73,33 +87,124 @@ static wide latent_count(const struct shape *s)
 	return n;
 }
 
-static wide attention_count(const struct shape *s)
+/* What chooses the tokens of sparse attention. */
+static wide indexer_count(const struct shape *s)
 {
+	int64_t heads = s->dsa_indexer_n_heads, d = s->dsa_indexer_head_dim;
+
+	if (s->experimental_attention_variant != VARIANT_DSA ||
+	    !IS_SET(heads) || !IS_SET(d))
+		return 0;
+	return linear_count(heads * d, s->q_lora_rank, false) +
+	       linear_count(d + heads, s->hidden_size, false) + 2 * d;
+}
+
+/* The gated delta rule: projections, convolution, decay, gated norm. */
+static wide delta_count(const struct shape *s)
+{
+	int64_t keys = s->linear_num_key_heads * s->linear_key_head_dim;
+	int64_t values = s->linear_num_value_heads * s->linear_value_head_dim;
+	bool second = s->experimental_attention_variant == VARIANT_GDN2;
+	int64_t extra =
+		second ? 2 * keys + values : 2 * s->linear_num_value_heads;
+	wide n = linear_count(2 * keys + 2 * values + extra, s->hidden_size,
+			      false);
+
+	n += (wide)(2 * keys + values) * s->linear_conv_kernel_dim;
+	n += second ? keys + s->linear_num_key_heads
+		    : 2 * s->linear_num_value_heads;
+	n += norm_count(s, s->linear_value_head_dim);
+	return n + linear_count(s->hidden_size, values, false);
+}
+
+/* Softmax attention with GROUPS key/value heads. */
+static wide softmax_count(const struct shape *s, int64_t groups)
+{
+	int64_t heads = s->num_attention_heads, d = s->kv_channels;
+	int64_t rows = (heads + 2 * groups) * d;
 	wide n;
 
-	if (s->multi_latent_attention)
-		return latent_count(s);
-	n = linear_count(shape_qkv_rows(s), s->hidden_size,
+	if (s->attention_output_gate)
+		rows += heads * d;
+	n = linear_count(rows, s->hidden_size,
 			 s->add_bias_linear || s->add_qkv_bias);
-	n += linear_count(s->hidden_size,
-			  s->num_attention_heads * s->kv_channels,
-			  s->add_bias_linear);
+	n += linear_count(s->hidden_size, heads * d, s->add_bias_linear);
 	if (s->qk_layernorm)
-		n += 2 * norm_count(s, s->kv_channels);
+		n += 2 * norm_count(s, d);
+	return n + (s->softmax_type == SOFTMAX_LEARNABLE ? heads : 0);
+}
+
+/* The size of LAYER in a list of sizes of their own, or OTHERWISE. */
+static int64_t own_size(const struct ints *list, int64_t layer,
+			int64_t otherwise)
+{
+	return layer < list->count ? list->item[layer] : otherwise;
+}
+
+/* A half of a layer that is none, or a linear layer: 0 or -1 as a size. */
+static wide replaced_count(const struct shape *s, int64_t size)
+{
+	if (!size)
+		return 0;
+	return norm_count(s, s->hidden_size) +
+	       linear_count(s->hidden_size, s->hidden_size, s->add_bias_linear);
+}
+
+static wide attention_count(const struct shape *s, int64_t layer)
+{
+	int64_t groups = own_size(&s->heterogeneous_num_query_groups, layer,
+				  s->num_query_groups);
+	wide norm = norm_count(s, s->hidden_size);
+
+	if (groups < 1)
+		return replaced_count(s, groups);
+	if (shape_is_delta(s, layer))
+		return norm + delta_count(s);
+	if (s->multi_latent_attention)
+		return norm + latent_count(s) + indexer_count(s);
+	return norm + softmax_count(s, groups);
+}
+
+static wide experts_count(const struct shape *s)
+{
+	int64_t h = s->hidden_size, latent = s->moe_latent_size;
+	int64_t shared = s->moe_shared_expert_intermediate_size;
+	bool bias = s->add_bias_linear;
+	wide n = linear_count(s->num_moe_experts, h, bias);
+
+	n += s->num_moe_experts *
+	     mlp_count(s, s->moe_ffn_hidden_size, IS_SET(latent) ? latent : h);
+	if (IS_SET(latent))
+		n += linear_count(latent, h, bias) +
+		     linear_count(h, latent, bias);
+	if (IS_SET(shared))
+		n += mlp_count(s, shared, h) +
+		     (s->moe_shared_expert_gate ? h : 0);
 	return n;
 }
 
-static wide layer_count(const struct shape *s, bool moe)
+/* What mixes N residual streams at both halves of a layer. */
+static wide streams_count(const struct shape *s)
 {
-	wide n = 2 * norm_count(s, s->hidden_size) + attention_count(s);
+	int64_t n = s->mhc_num_residual_streams, maps = n * n + 2 * n;
 
-	if (!moe)
-		return n + mlp_count(s, s->ffn_hidden_size);
-	n += (wide)s->num_moe_experts * s->hidden_size;
-	n += s->num_moe_experts * mlp_count(s, s->moe_ffn_hidden_size);
-	if (IS_SET(s->moe_shared_expert_intermediate_size))
-		n += mlp_count(s, s->moe_shared_expert_intermediate_size);
-	return n;
+	if (!s->enable_mhc_connections)
+		return 0;
+	return 2 * (linear_count(maps, n * s->hidden_size, true) + 3);
+}
+
+static wide layer_count(const struct shape *s, int64_t layer)
+{
+	int64_t h = s->hidden_size;
+	int64_t width = own_size(&s->heterogeneous_ffn_hidden_size, layer,
+				 s->ffn_hidden_size);
+	wide n = attention_count(s, layer) + streams_count(s);
+
+	if (shape_is_moe(s, layer))
+		return n + norm_count(s, h) + experts_count(s);
+	if (width < 1)
+		return n + replaced_count(s, width);
+	return n + norm_count(s, h) + mlp_count(s, width, h);
 }
 
 /* The physical MTP layers: two norms, a 2h -> h projection, a layer, a norm. */
@@ -109,12 +214,12 @@ static wide mtp_count(const struct shape *s)
 	int64_t layers = shape_layers(s) - s->num_layers;
 
 	return layers * (3 * norm_count(s, h) + linear_count(h, 2 * h, false) +
-			 layer_count(s, shape_is_moe(s, s->num_layers - 1)));
+			 layer_count(s, s->num_layers - 1));
 }
 
 int64_t shape_parameters(const struct shape *s)
 {
-	int64_t h = s->hidden_size, moe = 0;
+	int64_t h = s->hidden_size;
 	wide n = (wide)s->vocab_size * h;
 
 	if (!s->share_embeddings_and_output_weights)
@@ -122,11 +227,7 @@ int64_t shape_parameters(const struct shape *s)
 	if (s->position_embedding_type == POS_LEARNED)
 		n += (wide)s->max_position_embeddings * h;
 	for (int64_t i = 0; i < s->num_layers; i++)
-		moe += shape_is_moe(s, i);
-	if (moe)
-		n += moe * layer_count(s, true);
-	if (moe < s->num_layers)
-		n += (s->num_layers - moe) * layer_count(s, false);
+		n += layer_count(s, i);
 	n += norm_count(s, h) + mtp_count(s);
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }

@@ -221,6 +221,7 @@ static void add_layer(struct builder *b, int64_t layer)
 		add_part(b, part, layer);
 	add_mlp(b, PART_FC1_W, PART_GATE_W, PART_UP_W, PART_FC2_W, layer);
 	add_part(b, PART_ROUTER_W, layer);
+	add_part(b, PART_ROUTER_B, layer);
 	add_mlp(b, PART_EXPERT_FC1_W, PART_EXPERT_GATE_W, PART_EXPERT_UP_W,
 		PART_EXPERT_FC2_W, layer);
 	add_mlp(b, PART_SHARED_FC1_W, PART_SHARED_GATE_W, PART_SHARED_UP_W,

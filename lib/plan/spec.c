@@ -3,68 +3,46 @@
 
 #include "lib/plan/shape.h"
 
-static const char *const impls[] = {"local", "transformer_engine",
-				    "inference_optimized", NULL};
-static const char *const backends[] = {"auto",	  "flash", "fused",
-				       "unfused", "local", NULL};
-static const char *const dtypes[] = {"fp32", "fp64", "bf16", "fp16", NULL};
-static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+static void derive(struct spec *s, int *at, int value, const char *why)
+{
+	*at = value;
+	field_derived(&spec_group, s, at, why);
+}
 
-#define ROW(name, type, ...)                                                  \
-	{                                                                     \
-#name, FIELD_##type, offsetof(struct spec, name), __VA_ARGS__ \
+static void derive_flag(struct spec *s, bool *at, const char *why)
+{
+	if (!*at) {
+		*at = true;
+		field_derived(&spec_group, s, at, why);
 	}
-/* clang-format off */
-static const struct field fields[] = {
-ROW(transformer_impl, ENUM, "transformer_engine", 0, 0, impls,
-	"transformer_engine: fused ops; local: one op per module"),
-ROW(attention_backend, ENUM, "auto", 0, 0, backends,
-	"which attention kernel; auto: the best one that is there"),
-ROW(params_dtype, ENUM, "fp32", 0, 0, dtypes,
-	"precision of parameters and activations"),
-ROW(device, ENUM, "auto", 0, 0, devices,
-	"whose kernels; auto: a GPU if the program has one, else the CPU"),
-};
-/* clang-format on */
+}
 
-const struct group spec_group = {
-	.name = "spec",
-	.fields = fields,
-	.count = sizeof(fields) / sizeof(*fields),
-	.size = sizeof(struct spec),
-};
-
-#define SPEC(m) "spec." #m, field_from(&spec_group, s, &s->m)
-
-void spec_finalize(struct spec *s)
+void spec_finalize(struct spec *s, const struct shape *shape)
 {
 	bool half =
 		s->params_dtype == DTYPE_BF16 || s->params_dtype == DTYPE_FP16;
 
-	if (s->device != DEVICE_AUTO || !half)
-		return;
-	s->device = DEVICE_CUDA;
-	field_derived(&spec_group, s, &s->device,
-		      "params_dtype has 16 bits, which only GPUs have");
+	if (s->device == DEVICE_AUTO && half)
+		derive(s, &s->device, DEVICE_CUDA,
+		       "params_dtype has 16 bits, which only GPUs have");
+	if (s->pipeline_dtype == DTYPE_AUTO && s->fp32_residual_connection)
+		derive(s, &s->pipeline_dtype, DTYPE_NAMED + DTYPE_FP32,
+		       "fp32_residual_connection");
+	else if (s->pipeline_dtype == DTYPE_AUTO)
+		derive(s, &s->pipeline_dtype, DTYPE_NAMED + s->params_dtype,
+		       "params_dtype");
+	if (shape->apply_query_key_layer_scaling)
+		derive_flag(s, &s->attention_softmax_in_fp32,
+			    "apply_query_key_layer_scaling");
+	if (s->cuda_graph_impl != GRAPH_NONE)
+		derive_flag(s, &s->use_te_rng_tracker, "cuda_graph_impl");
 }
 
-void spec_check(const struct spec *s, const struct shape *shape,
-		struct report *r)
+const char *spec_backend_text(const struct spec *s)
 {
-	if (s->device != DEVICE_CUDA && s->attention_backend != BACKEND_AUTO &&
-	    s->attention_backend != BACKEND_LOCAL)
-		report_add(r, "spec-backend", NOTE, SPEC(attention_backend),
-			   "attention_backend \"%s\": the CPU has one "
-			   "attention, its own (\"local\")",
-			   backends[s->attention_backend]);
-	if (s->transformer_impl != IMPL_INFERENCE)
-		return;
-	if (shape->normalization != NORM_RMSNORM || shape->add_bias_linear ||
-	    shape->layernorm_zero_centered_gamma)
-		report_add(r, "spec-inference", ERROR, SPEC(transformer_impl),
-			   "inference_optimized needs normalization "
-			   "\"RMSNorm\", add_bias_linear = false and "
-			   "layernorm_zero_centered_gamma = false");
+	int row = field_find(&spec_group, "attention_backend");
+
+	return spec_group.fields[row].names[s->attention_backend];
 }
 
 /* Megatron's default_layer_spec: the first condition that holds decides. */
@@ -75,7 +53,7 @@ struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 	bool moe = shape_is_moe(shape, layer);
 	struct spec_row row = {
 		.norm = rms ? "rmsnorm" : "layernorm",
-		.attention = backends[s->attention_backend],
+		.attention = spec_backend_text(s),
 		.mlp = moe ? "experts" : "dense",
 	};
 

@@ -145,6 +145,9 @@ static void add_layer(struct builder *b, bool moe)
 	add(b, PART_ROUTER_W, "moe/router/w", s->num_moe_experts,
 	    s->hidden_size)
 		->token_partial = true;
+	if (s->add_bias_linear)
+		add(b, PART_ROUTER_B, "moe/router/b", s->num_moe_experts, 0)
+			->token_partial = true;
 	add_mlp(b, &expert, s->moe_ffn_hidden_size, s->num_moe_experts);
 	if (IS_SET(s->moe_shared_expert_intermediate_size))
 		add_mlp(b, &shared, s->moe_shared_expert_intermediate_size, 0);
@@ -184,7 +187,11 @@ static void add_mtp(struct builder *b)
 
 bool weights_known(const struct shape *s)
 {
-	return !s->multi_latent_attention && !s->heterogeneous_block_specs;
+	return !s->multi_latent_attention && !s->heterogeneous_block_specs &&
+	       !s->experimental_attention_variant &&
+	       !s->attention_output_gate && !s->enable_mhc_connections &&
+	       s->softmax_type != SOFTMAX_LEARNABLE &&
+	       !s->moe_shared_expert_gate && !IS_SET(s->moe_latent_size);
 }
 
 void weights_build(struct weights *out, const struct shape *s, struct arena *a)

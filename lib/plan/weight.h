@@ -40,6 +40,7 @@ enum part {
 	PART_FC2_W,
 	PART_FC2_B,
 	PART_ROUTER_W,
+	PART_ROUTER_B,
 	PART_EXPERT_FC1_W,
 	PART_EXPERT_FC1_B,
 	PART_EXPERT_GATE_W,
@@ -119,8 +120,9 @@ struct weights {
 };
 
 /*
- * Whether the weights of S are known: not those of latent attention and of
- * heterogeneous layers, which only shape_parameters counts so far.
+ * Whether the weights of S are known: not those of latent and linear attention,
+ * of gates, sinks, hyper-connections and latent experts, and of layers with sizes of their own,
+ * which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

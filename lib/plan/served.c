@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+
+#include "lib/plan/check.h"
+#include "lib/plan/config.h"
+
+static bool has_positions(const struct shape *s)
+{
+	if (s->position_embedding_type == POS_LEARNED ||
+	    s->position_embedding_type == POS_NONE)
+		return s->multi_latent_attention;
+	return true;
+}
+
+static bool shape_has(const struct shape *s, enum feature feature)
+{
+	int variant = s->experimental_attention_variant;
+
+	switch (feature) {
+	case OF_GATED: return s->gated_linear_unit;
+	case OF_WINDOW: return s->window_size.count;
+	case OF_STREAMS: return s->enable_mhc_connections;
+	case OF_ROPE: return has_positions(s);
+	case OF_ROPE_SCALING: return s->rope_scaling;
+	case OF_MROPE: return s->position_embedding_type == POS_MROPE;
+	case OF_YARN: return s->position_embedding_type == POS_YARN;
+	case OF_LATENT: return s->multi_latent_attention;
+	case OF_DELTA: return variant == VARIANT_GDN || variant == VARIANT_GDN2;
+	case OF_INDEXER: return variant == VARIANT_DSA;
+	case OF_MTP: return s->mtp_num_layers;
+	case OF_MOE: return s->num_moe_experts;
+	case OF_SHARED: return IS_SET(s->moe_shared_expert_intermediate_size);
+	case OF_MUP: return s->use_mup;
+	default: return true;
+	}
+}
+
+static bool code_has(const struct config *c, enum feature feature)
+{
+	int optimizer = c->run.optimizer;
+
+	switch (feature) {
+	case OF_CONTEXT: return c->place.context_parallel_size > 1;
+	case OF_RECOMPUTE:
+		return c->place.recompute_granularity != RECOMPUTE_NONE;
+	case OF_OFFLOAD: return c->place.cpu_offloading;
+	case OF_FINE_OFFLOAD:
+		return c->place.fine_grained_activation_offloading;
+	case OF_TP_OVERLAP: return c->place.tp_comm_overlap;
+	case OF_FSDP: return c->place.use_megatron_fsdp;
+	case OF_FP8: return c->spec.fp8 != FP8_NONE;
+	case OF_FP4: return c->spec.fp4 != FP4_NONE;
+	case OF_GRAPHS: return c->spec.cuda_graph_impl != GRAPH_NONE;
+	case OF_FP16: return c->spec.params_dtype == DTYPE_FP16;
+	case OF_SGD: return optimizer == OPT_SGD;
+	case OF_MUON:
+		return optimizer == OPT_MUON || optimizer == OPT_ADAPTIVE_MUON;
+	case OF_LION: return optimizer == OPT_LION;
+	case OF_SOAP: return optimizer == OPT_SOAP;
+	case OF_ADAPTIVE_MUON: return optimizer == OPT_ADAPTIVE_MUON;
+	default: return true;
+	}
+}
+
+static bool has(const struct config *c, enum feature feature)
+{
+	return shape_has(&c->shape, feature) && code_has(c, feature);
+}
+
+/* Why a config does not have a feature. */
+static const char *const lacks[FEATURES] = {
+	[OF_GATED] = "gated_linear_unit is false",
+	[OF_WINDOW] = "window_size is not given",
+	[OF_STREAMS] = "enable_mhc_connections is false",
+	[OF_ROPE] = "position_embedding_type has no rotation",
+	[OF_ROPE_SCALING] = "rope_scaling is false",
+	[OF_MROPE] = "position_embedding_type is not mrope",
+	[OF_YARN] = "position_embedding_type is not yarn",
+	[OF_LATENT] = "multi_latent_attention is false",
+	[OF_DELTA] = "experimental_attention_variant is neither gdn nor gdn2",
+	[OF_INDEXER] = "experimental_attention_variant is not dsa",
+	[OF_MTP] = "mtp_num_layers is 0",
+	[OF_MOE] = "num_moe_experts is 0",
+	[OF_SHARED] = "moe_shared_expert_intermediate_size is not given",
+	[OF_MUP] = "use_mup is false",
+	[OF_CONTEXT] = "context_parallel_size is 1",
+	[OF_RECOMPUTE] = "recompute_granularity is none",
+	[OF_OFFLOAD] = "cpu_offloading is false",
+	[OF_FINE_OFFLOAD] = "fine_grained_activation_offloading is false",
+	[OF_TP_OVERLAP] = "tp_comm_overlap is false",
+	[OF_FSDP] = "use_megatron_fsdp is false",
+	[OF_FP8] = "fp8 is none",
+	[OF_FP4] = "fp4 is none",
+	[OF_GRAPHS] = "cuda_graph_impl is none",
+	[OF_FP16] = "params_dtype is not fp16",
+	[OF_SGD] = "optimizer is not sgd",
+	[OF_MUON] = "optimizer is neither muon nor adaptive_muon",
+	[OF_LION] = "optimizer is not lion",
+	[OF_SOAP] = "optimizer is not soap",
+	[OF_ADAPTIVE_MUON] = "optimizer is not adaptive_muon",
+};
+
+/* What to say of a setting that was given another value than its default. */
+typedef void judge(const struct config *c, const struct group *g,
+		   const void *base, int row, struct report *r);
+
+/* Whether train-worker runs it, and if not what the report says. */
+static void judge_served(const struct config *c, const struct group *g,
+			 const void *base, int row, struct report *r)
+{
+	const struct field *f = &g->fields[row];
+	const struct check *check;
+
+	if (!f->unserved || !has(c, f->of) ||
+	    field_is_default(f, base, r->arena))
+		return;
+	check = check_find(f->unserved);
+	assert(check);
+	report_add(r, check->id, check->severity,
+		   arena_printf(r->arena, "%s.%s", g->name, f->name),
+		   (const struct origin *)base + row, "%s = %.200s %s", f->name,
+		   field_text(f, base, r->arena),
+		   check->severity == NOTE
+			   ? "has no effect: the results are the same"
+			   : "is not run yet");
+}
+
+static void judge_use(const struct config *c, const struct group *g,
+		      const void *base, int row, struct report *r)
+{
+	const struct field *f = &g->fields[row];
+
+	if (has(c, f->of) || field_is_default(f, base, r->arena))
+		return;
+	report_add(r, "conf-unused", NOTE,
+		   arena_printf(r->arena, "%s.%s", g->name, f->name),
+		   (const struct origin *)base + row,
+		   "%s = %.200s means nothing while %s", f->name,
+		   field_text(f, base, r->arena), lacks[f->of]);
+}
+
+static void judge_group(const struct config *c, const struct group *g,
+			const void *base, judge *decide, struct report *r)
+{
+	const struct origin *from = base;
+
+	for (int i = 0; i < g->count; i++)
+		if (from[i].kind == ORIGIN_GIVEN)
+			decide(c, g, base, i, r);
+}
+
+static void judge_all(const struct config *c, judge *decide, struct report *r)
+{
+	judge_group(c, &shape_group, &c->shape, decide, r);
+	judge_group(c, &spec_group, &c->spec, decide, r);
+	judge_group(c, &place_group, &c->place, decide, r);
+	judge_group(c, &run_group, &c->run, decide, r);
+}
+
+void config_unused(const struct config *c, struct report *r)
+{
+	judge_all(c, judge_use, r);
+}
+
+/* Values of a setting of which train-worker runs some. */
+#define UNSERVED(id, group, member, ...)                                    \
+	report_add(r, id, WARNING, #group "." #member,                      \
+		   field_from(&group##_group, &c->group, &c->group.member), \
+		   __VA_ARGS__)
+
+static void unserved_spec(const struct config *c, struct report *r)
+{
+	int dtype = c->spec.params_dtype;
+	bool cpu = c->spec.device == DEVICE_CPU;
+
+	if (dtype == DTYPE_FP16 || (dtype == DTYPE_BF16 && cpu))
+		UNSERVED("served-precision", spec, params_dtype,
+			 "only fp32 and fp64 are run on CPUs so far, and fp32 "
+			 "and bf16 on GPUs");
+	if (dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-precision", spec, params_dtype,
+			 "fp64 is run on CPUs only");
+	if (c->spec.pipeline_dtype != DTYPE_NAMED + dtype)
+		UNSERVED("served-precision", spec, pipeline_dtype,
+			 "messages between stages have params_dtype so far");
+	if (c->spec.transformer_impl == IMPL_INFERENCE)
+		UNSERVED("served-spec", spec, transformer_impl,
+			 "inference_optimized is not for training");
+}
+
+static void unserved_run(const struct config *c, struct report *r)
+{
+	if (c->run.eval_global_batch_size != c->run.global_batch_size)
+		UNSERVED("served-batch", run, eval_global_batch_size,
+			 "evaluation has batches of global_batch_size so far");
+	if (c->run.eval_micro_batch_size != c->run.micro_batch_size)
+		UNSERVED("served-batch", run, eval_micro_batch_size,
+			 "evaluation has batches of micro_batch_size so far");
+}
+
+int config_unserved(const struct config *c, struct report *r)
+{
+	size_t before = report_count(r, WARNING);
+
+	judge_all(c, judge_served, r);
+	if (c->shape.position_embedding_type != POS_LEARNED &&
+	    c->shape.position_embedding_type != POS_ROPE)
+		UNSERVED("served-positions", shape, position_embedding_type,
+			 "only learned_absolute and rope are run so far");
+	if (c->place.data_parallel_sharding_strategy > SHARD_OPTIM)
+		UNSERVED("served-sharding", place,
+			 data_parallel_sharding_strategy,
+			 "only no_shard and optim are run so far");
+	unserved_spec(c, r);
+	unserved_run(c, r);
+	return (int)(report_count(r, WARNING) - before);
+}
