@@ -457,4 +457,6 @@ void hf_deepseek(struct hf *h)
 		hf_say_run(h, "seq_aux", "moe_router_load_balancing_type",
 			   "seq_aux_loss");
 	hf_skip(h, read);
+	import_default(h->im, "moe_router_dtype", "fp32",
+		       "these models route in fp32");
 }
