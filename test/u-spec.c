@@ -57,6 +57,23 @@ static void test_experts_by_layer(void **state)
 	}
 }
 
+/* The variant comes before experts, which are its other half. */
+static void test_variants_by_layer(void **state)
+{
+	static const char gdn[] = "experimental_attention_variant = \"gdn\"; "
+				  "linear_attention_freq = 2; "
+				  "num_moe_experts = 4;";
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct spec_row r = row(gdn, "transformer_engine", i);
+
+		assert_string_equal(r.name, "variant");
+		assert_string_equal(r.attention, i % 2 ? "auto" : "delta");
+		assert_string_equal(r.mlp, "experts");
+	}
+}
+
 static void test_bytes(void **state)
 {
 	struct spec s = {.params_dtype = DTYPE_FP64};
@@ -74,6 +91,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_rows),
 		TEST(test_experts_by_layer),
+		TEST(test_variants_by_layer),
 		TEST(test_bytes),
 	};
 
