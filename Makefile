@@ -12,9 +12,11 @@ TEST_JOBS ?= 1
 BLAS ?= blis-openmp
 NVCC ?= nvcc
 cuda := $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC) 2>/dev/null)))
-# 1: for GPUs too, the default where nvcc is; the demo wants a GPU as well, and
-# no sanitizer knows CUDA
-CUDA ?= $(if $(SAN)$(if $(filter demo,$(MAKECMDGOALS)),$(if $(wildcard /dev/nvidiactl),,no)),0,$(if $(cuda),1,0))
+NCCL_DIR ?= $(firstword $(patsubst %/include/nccl.h,%,$(wildcard $(cuda)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h)))
+no_gpu := $(if $(cuda),$(if $(NCCL_DIR),,nccl.h (NCCL_DIR=FOLDER)),$(NVCC) (NVCC=PROGRAM))
+# 1: for GPUs too, the default where nvcc and NCCL are; the demo wants a GPU as
+# well, and no sanitizer knows CUDA
+CUDA ?= $(if $(SAN)$(no_gpu)$(if $(filter demo,$(MAKECMDGOALS)),$(if $(wildcard /dev/nvidiactl),,no)),0,1)
 
 variant = $(if $(filter 0,$(CUDA)),cpu,cuda)$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma := ,
@@ -61,11 +63,11 @@ kern_lib = $(BUILD)/libkern.a
 ckpt_lib = $(BUILD)/libckpt.a
 train_lib = $(BUILD)/libtrain.a
 
-inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
+inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(NCCL_DIR)/include -isystem $(cuda)/include)
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
 plan_ldlibs = -lconfig -ljansson -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
-gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
+gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
 .PHONY: all help deps demo bench bench-gpu check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
@@ -73,26 +75,26 @@ train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) 
 .SECONDARY:
 
 ifneq ($(CUDA),0)
-ifeq ($(cuda),)
-$(error CUDA=$(CUDA): there is no $(NVCC); install the CUDA Toolkit, name it with NVCC=, or build with CUDA=0)
+ifneq ($(no_gpu),)
+$(error CUDA=$(CUDA): there is no $(no_gpu); install it, say where it is, or build with CUDA=0)
 endif
 endif
 
 all: variant $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
 
 variant:
-	$(call say,VARIANT,$(variant)$(if $(cuda),$(if $(filter 0,$(CUDA)),,$(if $(CUDNN),, (no cudnn.h: CUDNN=FOLDER))), (no nvcc: for CPUs alone)))
+	$(call say,VARIANT,$(variant)$(if $(no_gpu), (for CPUs alone: no $(no_gpu)),$(if $(filter 0,$(CUDA)),,$(if $(CUDNN),, (no cudnn.h: CUDNN=FOLDER)))))
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
-	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA CUDNN PMIX_DIR HDF5_DIR MPI_DIR'
+	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA=0 NVCC NCCL_DIR CUDNN PMIX_DIR HDF5_DIR MPI_DIR'
 
 deps: ## install what is missing from Debian
 	$(Q)slurm/deps --all
 
 demo: ## install what is missing, build, train, reshard and resume under Slurm
 	$(Q)slurm/deps --slurm
-	$(Q)$(MAKE) --no-print-directory -j$(cpus) all
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) CUDA=$(CUDA) all
 	$(Q)TRISECT_BIN=$(abspath $(BUILD))/bin slurm/demo
 
 $(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
