@@ -59,4 +59,16 @@ worker "$T/tuned" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
 	"run.load=\"$T/bf16\"" run.finetune=true run.lr=0.0
 ok "weights alone, with lr 0, stay what they are" "$compare" \
 	"$(echo "$T"/bf16/step_*22)" "$T/tuned/step_00000001" param 0 0 0
+worker "$T/plain" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" "run.load=\"$T/bf16\""
+is "another precision is refused" $? 4
+like "with the way out" "$(<"$T/plain.log")" "has float32 master weights.*run.finetune = true"
+worker "$T/plain" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" run.train_iters=1 \
+	"run.load=\"$T/bf16\"" run.finetune=true run.lr=0.0
+is "but for its weights" $? 0
+digests_of() { ckpt-merge ls --digest "$1" | awk -v role="$2" '$2 == role { print $1, $NF }'; }
+is "the masters become the parameters" "$(digests_of "$T/plain" param)" \
+	"$(digests_of "$T/bf16" master)"
+worker "$T/half" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
+	"run.load=\"$T/plain\"" run.finetune=true run.lr=0.0
+is "and back" "$?:$(digests_of "$T/half" master)" "0:$(digests_of "$T/bf16" master)"
 done_testing
