@@ -41,7 +41,7 @@ WARN = -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wpointer-arith -Wshadow
 OPT = -O2 -g
 override CFLAGS += -std=c11 -D_GNU_SOURCE -I. $(WARN) $(OPT) -ffp-contract=off \
-	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
 KFLAGS = -O3 -march=$(MARCH) -fopenmp -fno-trapping-math
 override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
