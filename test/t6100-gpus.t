@@ -32,7 +32,7 @@ on() {
 tp=place.tensor_model_parallel_size=2 pp=place.pipeline_model_parallel_size=2
 vp=place.virtual_pipeline_model_parallel_size=2 sp=place.sequence_parallel=true
 zero=place.use_distributed_optimizer=true
-common=(run.train_iters=5 run.lr=1e-3 run.hidden_dropout=0.1 run.attention_dropout=0.1)
+common=(run.train_iters=5 run.lr=1e-3 run.lr_warmup_init=0.0 run.min_lr=0.0 run.hidden_dropout=0.1 run.attention_dropout=0.1)
 fp32='spec.params_dtype="fp32"' bf16='spec.params_dtype="bf16"'
 
 if [ -x "$TRISECT_BUILD/test/g-comm" ]; then
