@@ -2,6 +2,7 @@
 # One non-recursive Makefile.  `make help` lists targets and knobs.
 
 ## knobs
+comma := ,
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC = gcc
@@ -11,24 +12,26 @@ V ?=
 TEST_JOBS ?= 1
 BLAS ?= blis-openmp
 NVCC ?= nvcc
+arch := $(shell $(CC) -print-multiarch 2>/dev/null)
 cuda := $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v $(NVCC) 2>/dev/null)))
-# 1: for GPUs too, the default where nvcc is; the demo wants a GPU as well, and
-# no sanitizer knows CUDA
-CUDA ?= $(if $(SAN)$(if $(filter demo,$(MAKECMDGOALS)),$(if $(wildcard /dev/nvidiactl),,no)),0,$(if $(cuda),1,0))
+NCCL_DIR ?= $(firstword $(patsubst %/include/nccl.h,%,$(wildcard $(cuda)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h)))
+no_gpu := $(if $(cuda),$(if $(NCCL_DIR),,nccl.h (NCCL_DIR=FOLDER)),$(NVCC) (NVCC=PROGRAM))
+# 1: for GPUs too, the default where nvcc and NCCL are; the demo wants a GPU as
+# well, and no sanitizer knows CUDA
+CUDA ?= $(if $(SAN)$(no_gpu)$(if $(filter demo,$(MAKECMDGOALS)),$(if $(wildcard /dev/nvidiactl),,no)),0,1)
 
-variant = $(if $(filter 0,$(CUDA)),cpu,cuda)$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-comma := ,
+# folder of cudnn.h; CUDNN= builds without, then attention is our own kernel's
+CUDNN ?= $(patsubst %/,%,$(dir $(firstword $(wildcard $(cuda)/include/cudnn.h /usr/include/$(arch)/cudnn.h /usr/include/cudnn.h))))
+
+variant = $(if $(filter 0,$(CUDA)),cpu,cuda$(if $(CUDNN),,-nocudnn))$(if $(filter-out gcc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 BUILD ?= build/$(variant)
 Q = $(if $(filter 1,$(V)),,@)
 say = @printf '  %-7s %s\n' "$(1)" "$(2)"
 
 cpus := $(shell nproc)
-arch := $(shell $(CC) -print-multiarch 2>/dev/null)
 sys = /usr/lib/$(arch)
 PMIX_DIR ?= $(sys)/pmix2
 HDF5_DIR ?= $(sys)/hdf5/serial
-# folder of cudnn.h; CUDNN= builds without, then attention is our own kernel's
-CUDNN ?= $(patsubst %/,%,$(dir $(firstword $(wildcard $(cuda)/include/cudnn.h /usr/include/$(arch)/cudnn.h /usr/include/cudnn.h))))
 HDF5_INC ?= $(if $(wildcard $(HDF5_DIR)/include),$(HDF5_DIR)/include,/usr/include/hdf5/serial)
 MPI_DIR ?= $(sys)/openmpi
 BLAS_LIB ?= $(sys)/$(BLAS)/libblis.a
@@ -38,7 +41,7 @@ WARN = -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wpointer-arith -Wshadow
 OPT = -O2 -g
 override CFLAGS += -std=c11 -D_GNU_SOURCE -I. $(WARN) $(OPT) -ffp-contract=off \
-	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
 KFLAGS = -O3 -march=$(MARCH) -fopenmp -fno-trapping-math
 override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
@@ -61,38 +64,43 @@ kern_lib = $(BUILD)/libkern.a
 ckpt_lib = $(BUILD)/libckpt.a
 train_lib = $(BUILD)/libtrain.a
 
-inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(cuda)/include)
+inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(NCCL_DIR)/include -isystem $(cuda)/include)
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
 plan_ldlibs = -lconfig -ljansson -lyaml -lxxhash -lm
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
-gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
+gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
 .PHONY: all help deps demo bench bench-gpu check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-ifneq ($(CUDA),0)
-ifeq ($(cuda),)
-$(error CUDA=$(CUDA): there is no $(NVCC); install the CUDA Toolkit, name it with NVCC=, or build with CUDA=0)
+ifeq ($(filter 0 1,$(CUDA)),)
+$(error CUDA=$(CUDA): 0 or 1 is wanted)
+endif
+ifneq ($(filter 1,$(CUDA)),)
+ifneq ($(no_gpu)$(SAN),)
+ifneq ($(filter-out help deps clean uninstall lint,$(or $(MAKECMDGOALS),all)),)
+$(error CUDA=1: $(if $(SAN),no sanitizer knows CUDA,there is no $(no_gpu); install it$(comma) say where it is$(comma) or build with CUDA=0))
+endif
 endif
 endif
 
 all: variant $(addprefix $(BUILD)/bin/,$(progs)) ## build the programs
 
 variant:
-	$(call say,VARIANT,$(variant)$(if $(cuda),$(if $(filter 0,$(CUDA)),,$(if $(CUDNN),, (no cudnn.h: CUDNN=FOLDER))), (no nvcc: for CPUs alone)))
+	$(call say,VARIANT,$(variant)$(if $(no_gpu), (for CPUs alone: no $(no_gpu)),$(if $(filter 0,$(CUDA)),,$(if $(CUDNN),, (no cudnn.h: CUDNN=FOLDER)))))
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
-	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA CUDNN PMIX_DIR HDF5_DIR MPI_DIR'
+	@echo 'knobs: PREFIX DESTDIR CC MARCH SAN=address,undefined V=1 BLAS=blis-openmp CUDA=0 NVCC NCCL_DIR CUDNN PMIX_DIR HDF5_DIR MPI_DIR'
 
 deps: ## install what is missing from Debian
 	$(Q)slurm/deps --all
 
 demo: ## install what is missing, build, train, reshard and resume under Slurm
 	$(Q)slurm/deps --slurm
-	$(Q)$(MAKE) --no-print-directory -j$(cpus) all
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) CUDA=$(CUDA) all
 	$(Q)TRISECT_BIN=$(abspath $(BUILD))/bin slurm/demo
 
 $(BUILD)/lib/plan/%.o $(BUILD)/lib/base/%.o $(BUILD)/ckpt/%.o: inc =
@@ -167,7 +175,9 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
 ## GPUs
-GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
+# sm_90a for Hopper's own instructions; later cards compile compute_80
+GENCODE ?= -gencode arch=compute_80,code=sm_80 \
+	-gencode arch=compute_80,code=compute_80 -gencode arch=compute_90a,code=sm_90a
 NVFLAGS = -std=c++20 -O3 -lineinfo -I. --expt-relaxed-constexpr -MMD -MP \
 	-Xcompiler -Wall,-Wextra,-fno-strict-aliasing $(GENCODE)
 
@@ -178,6 +188,10 @@ $(BUILD)/%.cu.o: %.cu Makefile
 	$(call say,NVCC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(NVFLAGS) -c -o $@ $<
+
+# what needs a build for GPUs, and cuDNN
+for_gpus = $(if $(filter 0,$(CUDA)),$(error $@ needs CUDA=1, and so nvcc and NCCL))
+for_cudnn = $(for_gpus)$(if $(CUDNN),,$(error $@ needs cuDNN: CUDNN=FOLDER of cudnn.h))
 
 gpu_tests = $(BUILD)/test/g-kern $(BUILD)/test/g-attn
 $(gpu_tests) $(BUILD)/test/bench/gpu-ops: $(BUILD)/%: $(BUILD)/%.cu.o $(kern_lib) $(BUILD)/lib/base/err.o
@@ -192,13 +206,11 @@ $(BUILD)/test/g-plan: $(BUILD)/test/g-plan.cu.o $(BUILD)/kernels/attn_cudnn_grap
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(gpu_ldlibs)
 
-gpu-test: $(gpu_tests) $(BUILD)/test/g-comm $(BUILD)/test/bench/gpu-ops $(BUILD)/test/bench/gpu-comm ## test the ops on a GPU
-	$(Q)set -e; for t in $(gpu_tests); do $$t; done
+gpu-test: $(if $(filter 0,$(CUDA)),,$(gpu_tests) $(BUILD)/test/g-comm $(BUILD)/test/bench/gpu-ops $(BUILD)/test/bench/gpu-comm) ## test the ops on a GPU
+	$(for_gpus)$(Q)set -e; for t in $(gpu_tests); do $$t; done
 
-ifneq ($(CUDNN),)
-gpu-plan: $(BUILD)/test/g-plan ## plan cuDNN's attention for an H200, without a GPU
-	$(Q)$(BUILD)/test/g-plan test/data/h200_deviceprop.json $(wildcard $(cuda)/lib*/stubs/libcuda.so)
-endif
+gpu-plan: $(if $(filter 0,$(CUDA)),,$(if $(CUDNN),$(BUILD)/test/g-plan)) ## plan cuDNN's attention for an H200, without a GPU
+	$(for_cudnn)$(Q)$(BUILD)/test/g-plan test/data/h200_deviceprop.json $(wildcard $(cuda)/lib*/stubs/libcuda.so)
 
 bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)slurm/deps --bench
@@ -209,7 +221,7 @@ bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
 
 bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
-	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/gpu-ops
+	$(for_gpus)$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/gpu-ops
 	$(Q)$(BUILD)/test/bench/gpu-ops
 	$(Q)PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/gpu-train.sh
 

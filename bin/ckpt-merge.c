@@ -389,6 +389,11 @@ static int find_command(const struct cli_opt *opts, int n, char **words,
 			       "%s takes %d operand%s, not %d; see --help",
 			       words[0], (*out)->operands,
 			       plural((*out)->operands), n - 1);
+	for (int i = 1; i < n; i++)
+		if (!*words[i])
+			return err_set(e, CODE_USAGE,
+				       "%s: operand %d is empty; see --help",
+				       words[0], i);
 	for (const struct cli_opt *o = opts; o->name; o++)
 		if (is_given(o) && !has_word((*out)->options, o->name))
 			return err_set(e, CODE_USAGE,

@@ -8,6 +8,7 @@
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
+#include "lib/plan/plan.h"
 #include "lib/train/loop.h"
 
 struct options {
@@ -105,13 +106,10 @@ static int read_config(const char *file, const struct options *o,
 	if (config_load(file, o->sets.item, o->sets.count, a, c, &r, e))
 		return -1;
 	config_finish(c, boot->world, &r);
-	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
-	if (!*m)
-		return -1;
-	c->spec.device = (*m)->device;
 	errors = report_count(&r, ERROR);
 	if (!errors)
-		unserved = (size_t)config_unserved(c, &r);
+		unserved = (size_t)config_unserved(c, &r) +
+			   plan_unserved(c, boot->world, &r);
 	if (boot->rank == 0)
 		say_findings(&r, file, WARNING);
 	if (errors)
@@ -122,7 +120,13 @@ static int read_config(const char *file, const struct options *o,
 			       "'%s' is valid but asks for what train-worker "
 			       "does not serve yet",
 			       file);
-	return needed_to_train(file, &c->run, e);
+	if (needed_to_train(file, &c->run, e))
+		return -1;
+	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
+	if (!*m)
+		return -1;
+	c->spec.device = (*m)->device;
+	return 0;
 }
 
 static int end(struct boot *boot, const struct err *e)
@@ -139,11 +143,11 @@ static int work(const char *file, const struct options *o)
 			       : o->verbose ? LOG_DEBUG
 					    : LOG_INFO;
 	enum code code = CODE_DONE;
-	const struct machine *machine;
+	const struct machine *machine = NULL;
 	struct boot boot = {0};
 	struct config config;
 	struct arena arena;
-	struct err e;
+	struct err e = {.code = CODE_FINDINGS};
 	int bad;
 
 	/* The limit of the bootstrap itself is known before the config is. */

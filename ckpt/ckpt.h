@@ -76,6 +76,14 @@ void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
 		int *model_items, int *optim_items);
 
 /*
+ * Items that read every piece of S from ROLE (its parameters, or their
+ * masters) into BASE, a whole flat buffer of DTYPE; returns their number.
+ */
+int ckpt_weight_items(const struct slice *s, enum ckpt_role role,
+		      enum ckpt_dtype dtype, void *base, struct arena *a,
+		      struct ckpt_item **items);
+
+/*
  * Save SLICE of every peer as RUN_DIR/step_NNNNNNNN, complete or not at all:
  * all files to a temporary folder, checksums and fsync, the manifest last,
  * commit by rename; then LATEST, then all but the KEEP newest are removed

@@ -106,3 +106,15 @@ void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
 	items_build(s, role, mem->own_shard, use, a, items, model_items,
 		    optim_items);
 }
+
+int ckpt_weight_items(const struct slice *s, enum ckpt_role role,
+		      enum ckpt_dtype dtype, void *base, struct arena *a,
+		      struct ckpt_item **items)
+{
+	struct builder b = {.slice = s, .a = a};
+	struct items_role mem = {true, dtype, base};
+
+	add_whole(&b, role, &mem);
+	*items = b.list;
+	return (int)b.count;
+}

@@ -60,6 +60,25 @@ static int describe(struct device_info *info, int number, struct err *e)
 	return 0;
 }
 
+/* What the kernels are compiled for. */
+enum { LEAST_MAJOR = 8 };
+
+static int too_old(int number, struct err *e)
+{
+	int major = 0, minor = 0;
+
+	cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+			       number);
+	cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+			       number);
+	if (major >= LEAST_MAJOR)
+		return 0;
+	return err_set(e, CODE_LAUNCH,
+		       "device %d has compute capability %d.%d, below %d.0 "
+		       "(A100); spec.device = \"cpu\" does without it",
+		       number, major, minor, LEAST_MAJOR);
+}
+
 int device_open(int number, struct device_info *info, struct err *e)
 {
 	int count = device_count();
@@ -75,6 +94,8 @@ int device_open(int number, struct device_info *info, struct err *e)
 		bad = cudaFree(NULL); /* makes the context, which can fail */
 	if (bad != cudaSuccess)
 		return fail(e, "cannot use the device", bad);
+	if (too_old(number, e))
+		return -1;
 	return info ? describe(info, number, e) : 0;
 }
 

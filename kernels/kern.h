@@ -14,10 +14,11 @@
  * All arrays are row-major.  Activations and parameters hold the table's
  * element type; what sums are kept in (gradients of parameters, stat, lse, m
  * and sums of the loss, rope's table, AdamW's state) its sum type: float for
- * elements of 16 bits, else the element's.  "=" writes, "+=" accumulates.  Every op takes a queue: NULL on the
- * CPU, a stream's handle on a GPU.  No op allocates; none fails: sizes were
- * checked when the program was built.  Results do not depend on the number
- * of threads.
+ * elements of 16 bits, else the element's.  "=" writes, "+=" accumulates.
+ * Every op takes a queue: NULL on the CPU; on a GPU the op is put into it, and
+ * what could not be started it remembers (device_queue_check).  No op
+ * allocates; none fails on the CPU: sizes were checked when the program was
+ * built.  Results do not depend on the number of threads.
  */
 #ifndef KERNELS_KERN_H
 #define KERNELS_KERN_H
@@ -285,6 +286,9 @@ void kern_cpu_init(int threads);
 
 extern const struct kern kern_cpu_f32;
 extern const struct kern kern_cpu_f64;
+/* In builds for GPUs. */
+extern const struct kern kern_cuda_f32;
+extern const struct kern kern_cuda_bf16;
 
 #ifdef __cplusplus
 }

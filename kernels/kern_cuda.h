@@ -15,14 +15,7 @@
 #include <initializer_list>
 
 #include "kernels/device.h"
-extern "C" {
 #include "kernels/kern.h"
-
-extern const struct kern kern_cuda_f32, kern_cuda_bf16;
-
-/* y (n, bf16) = x (n, float), rounded to nearest even. */
-void kern_cuda_cast_bf16(struct queue *q, void *y, const void *x, int64_t n);
-}
 
 typedef __nv_bfloat16 bf16;
 

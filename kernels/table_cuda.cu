@@ -3,7 +3,8 @@
 #include "kernels/kern_cuda.h"
 
 #define TABLE(T)                                                            \
-	.size = sizeof(T), .sum = sizeof(float), .embed_fwd = cuda_embed<T>::fwd,                 \
+	.size = sizeof(T), .sum = sizeof(float),                            \
+	.embed_fwd = cuda_embed<T>::fwd,                                    \
 	.embed_bwd = cuda_embed<T>::bwd, .pos_fwd = cuda_embed<T>::pos_fwd, \
 	.pos_bwd = cuda_embed<T>::pos_bwd, .drop = cuda_drop<T>::drop,      \
 	.resid = cuda_norm<T>::resid, .norm_fwd = cuda_norm<T>::fwd,        \

@@ -283,13 +283,6 @@ static void test_elem(const struct kern &k, enum type t, int64_t n)
 	y = out(t, n);
 	check([&] { CPU.zero(NULL, ref(y), 8 * n); },
 	      [&] { k.zero(queue, dev(y), bytes); }, "%s zero %ld", k.name, n);
-	if (t != BF16)
-		return;
-	y = out(BF16, n);
-	x = in(F32, n);
-	check([&] { y->ref = x->ref; },
-	      [&] { kern_cuda_cast_bf16(queue, dev(y), dev(x), n); },
-	      "%s cast %ld", k.name, n);
 }
 
 static void test_all(const struct kern &k, enum type t)

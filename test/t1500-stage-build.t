@@ -56,7 +56,8 @@ run stage-build --world 2 --set $tp=2 --set shape.num_attention_heads=7 \
 is "an invalid config prints no plan" "$rc:$out" "1:"
 like "but its findings" "$err" "error: .*\[[a-z-]*\]"
 run stage-build --world 1 --set run.global_batch_size=90000000 $d/llama.cfg
-is "a step too long to plan is refused" "$rc:$out" "1:"
+is "a step too long to plan is not served" "$rc" 0
+like "and has no program" "$out" "no program: train-worker does not serve"
 like "with its length" "$err" "90000000 micro-batches .* at most 13107 "
 run stage-build --world 1 --set shape.hidden_sise=3 $d/llama.cfg
 is "so does an unknown setting" "$rc:$out" "1:"
@@ -79,6 +80,14 @@ like "and the layer of multi-token prediction" "$out" \
 	"mtp/00/eh_proj/w \[16:32, 0:64\]"
 like "but no program" "$out" "activations +-
 .*no program: train-worker does not serve"
+run stage-build --world 8 --set 'place.data_parallel_sharding_strategy="optim_grads_params"' \
+	--explain --set run.global_batch_size=16 $d/llama.cfg
+like "sharded parameters are what a rank allocates" "$out" " 0   0   0   0   0   0   0   0 +9,328 +36.4K +36.4K +72.9K +-"
+like "and explained" "$out" "optimizer state, gradients and parameters: each rank of dp_cp keeps"
+run stage-build --world 1 --set 'spec.device="auto"' $d/llama.cfg
+like "whose bytes they are" "$out" 'planned for CPUs; spec.device = "cuda" plans for GPUs'
+run stage-build --world 1 --sbatch --set 'spec.device="cuda"' $d/llama.cfg
+like "a GPU's host holds what is saved" "$out" "1 x \(what is saved \+ 25% \+ 2560 MiB\)"
 run stage-build --world 1 --rank 0 --set shape.multi_latent_attention=true \
 	--set shape.kv_lora_rank=8 --set shape.qk_head_dim=4 \
 	--set shape.qk_pos_emb_head_dim=4 --set shape.v_head_dim=4 $d/llama.cfg

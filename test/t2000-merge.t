@@ -190,6 +190,9 @@ like "a layout that cannot be: why" "$err" "tensor_model_parallel_size"
 run ckpt-merge reshard "$T/a" "$T/x" --set place.tensor_model_parallel_sise=2
 is "a setting that is none" $rc 3
 like "a setting that is none: names it" "$err" "tensor_model_parallel_sise"
+run ckpt-merge reshard "$T/a" '' --set place.tensor_model_parallel_size=1
+is "an empty operand is bad usage" "$rc" 2
+like "and said" "$err" "operand 2 is empty"
 run ckpt-merge reshard "$T/a" "$T/x" --world 7
 is "a world that does not fit" $rc 3
 ok "whatever was refused, nothing was written" [ ! -e "$T/x" ]

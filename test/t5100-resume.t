@@ -19,6 +19,7 @@ layout() { # layout NAME: its world, then its settings
 	tp4) echo 4 $tp=4 ;;
 	pp2vp2) echo 2 $pp=2 $vp=2 ;;
 	pp4) echo 4 $pp=4 ;;
+	pp4empty) echo 4 $pp=4 'place.pipeline_model_parallel_layout="Et|ttttttt||L"' ;;
 	dp2zero) echo 2 $zero ;;
 	dp3) echo 3 ;;
 	tp2pp2) echo 4 $tp=2 $pp=2 ;;
@@ -75,6 +76,7 @@ like "says from where it resumes" "$(cat "$T/cut.log")" 'resumed from .*step 3'
 
 pair llama tp2pp2 pp2dp2zero
 pair gpt2 pp2vp2 tp2
+pair llama pp4empty dp2zero
 if [ -n "${TRISECT_LONG:-}" ]; then
 	pair llama tp4 dp3
 	pair llama dp2zero tp4
@@ -82,6 +84,7 @@ if [ -n "${TRISECT_LONG:-}" ]; then
 	pair gpt2 pp4 pp2vp2
 	pair llama one pp2dp2zero
 	pair gpt2 pp2dp2zero one
+	pair gpt2 tp2 pp4empty
 fi
 
 # Dropout goes on where it was.

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is planned is what runs: the bytes that stage-build prints are those
 # that train-worker allocates, and its peak resident memory stays within 48 MiB
-# of them (the program, its libraries, Open MPI's buffers).
+# of them (the program, its libraries, Open MPI's buffers), or 256 MiB where
+# cuBLASLt and NCCL are linked in.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
@@ -34,7 +35,9 @@ run train-worker -v $layouts/llama.cfg --set "run.dir=\"$T/large\"" --set run.tr
 	--set run.lr_decay_iters=2 --set shape.hidden_size=512 \
 	--set shape.ffn_hidden_size=1024
 read -r planned peak < <(grep -oE '[0-9]+ bytes' <<<"$err" | grep -oE '[0-9]+' | paste -sd' ')
-ok "a larger model: peak $peak is within 48 MiB of the $planned planned" \
-	test $((peak - planned)) -lt $((48 << 20)) -a "$planned" -gt $((100 << 20))
+room=48
+ldd "$BIN/train-worker" | grep -q libcublasLt && room=256
+ok "a larger model: peak $peak is within $room MiB of the $planned planned" \
+	test $((peak - planned)) -lt $((room << 20)) -a "$planned" -gt $((100 << 20))
 ok "without save_interval the end is saved" ckpt-merge verify "$T/large/step_00000002"
 done_testing

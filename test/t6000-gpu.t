@@ -8,7 +8,7 @@
 . test/train.sh
 gpu='spec.device="cuda"' cpu='spec.device="cpu"' bf16='spec.params_dtype="bf16"'
 
-CUDA_VISIBLE_DEVICES='' worker "$T/none" llama 1 "$gpu"
+CUDA_VISIBLE_DEVICES='' worker "$T/none" llama 1 "$gpu" 'spec.params_dtype="fp32"'
 is "no GPU to be seen: exit 5" $? 5
 like "and why" "$(<"$T/none.log")" \
 	'no GPU is visible here|was built without CUDA \(make CUDA=1\)'
@@ -33,7 +33,7 @@ run "$TRISECT_BUILD/test/u-golden"
 is "golden gradients" $rc 0
 like "on the GPU too" "$out$err" 'llama "fp32" GPU: loss off by'
 
-steps=(run.train_iters=20 run.lr_decay_iters=20 run.lr=1e-3
+steps=(run.train_iters=20 run.lr_decay_iters=20 run.lr=1e-3 run.lr_warmup_init=0.0 run.min_lr=0.0
 	run.hidden_dropout=0.0 run.attention_dropout=0.0)
 worker "$T/cpu" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}"
 worker "$T/fp32" llama 1 'spec.params_dtype="fp32"' "$gpu" "${steps[@]}"
@@ -49,7 +49,7 @@ ok "and the same weights, masters and moments" ckpt-merge diff "$T/bf16" "$T/aga
 
 worker "$T/there" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" "run.load=\"$T/fp32\""
 worker "$T/back" llama 1 'spec.params_dtype="fp32"' "$gpu" "${steps[@]}" "run.load=\"$T/there\""
-digests() { ckpt-merge ls --digest "$1" | grep / | awk '{ print $1, $2, $NF }'; }
+digests() { ckpt-merge ls --digest "$1" | awk '$2 ~ /^(param|m|v)$/ { print $1, $2, $NF }'; }
 is "a GPU's checkpoint loaded on the CPU" "$(digests "$T/there")" "$(digests "$T/fp32")"
 is "and back" "$(digests "$T/back")" "$(digests "$T/fp32")"
 like "there were digests" "$(digests "$T/fp32")" '[0-9a-f]{32}'
@@ -57,6 +57,18 @@ worker "$T/bf16" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=22
 is "bf16 resumes" "$?:$(losses "$T/bf16" | tail -1 | cut -f1)" 0:22
 worker "$T/tuned" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
 	"run.load=\"$T/bf16\"" run.finetune=true run.lr=0.0
-ok "weights alone, with lr 0, stay what they are" "$compare" \
-	"$(echo "$T"/bf16/step_*22)" "$T/tuned/step_00000001" param 0 0 0
+digests_of() { ckpt-merge ls --digest "$1" | awk -v role="$2" '$2 == role { print $1, $NF }'; }
+is "weights alone, with lr 0, stay what they are" "$(digests_of "$T/tuned" param)" \
+	"$(digests_of "$T/bf16" param)"
+worker "$T/plain" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" "run.load=\"$T/bf16\""
+is "another precision is refused" $? 4
+like "with the way out" "$(<"$T/plain.log")" "has float32 master weights.*run.finetune = true"
+worker "$T/plain" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" run.train_iters=1 \
+	"run.load=\"$T/bf16\"" run.finetune=true run.lr=0.0
+is "but for its weights" $? 0
+is "the masters become the parameters" "$(digests_of "$T/plain" param)" \
+	"$(digests_of "$T/bf16" master)"
+worker "$T/half" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
+	"run.load=\"$T/plain\"" run.finetune=true run.lr=0.0
+is "and back" "$?:$(digests_of "$T/half" master)" "0:$(digests_of "$T/bf16" master)"
 done_testing

@@ -15,7 +15,8 @@ launch=(mpirun --oversubscribe -n 2)
 sinfo -h >/dev/null 2>&1 &&
 	launch=(srun -n2 --gres=gpu:2 --mpi=pmix --kill-on-bad-exit=1)
 
-# on NAME GPUS [SET]...: a run in $T/NAME
+# on NAME GPUS [SET]...: a run of $model in $T/NAME
+model=llama
 on() {
 	local name=$1 start=("${launch[@]}") args=()
 
@@ -23,7 +24,7 @@ on() {
 	for s in "${@:3}"; do
 		args+=(--set "$s")
 	done
-	timeout -k 5 120 "${start[@]}" train-worker "$layouts/llama.cfg" \
+	timeout -k 5 120 "${start[@]}" train-worker "$layouts/$model.cfg" \
 		--set 'spec.device="cuda"' --set "run.dir=\"$T/$name\"" \
 		"${args[@]}" >"$T/$name.log" 2>&1
 }
@@ -31,7 +32,7 @@ on() {
 tp=place.tensor_model_parallel_size=2 pp=place.pipeline_model_parallel_size=2
 vp=place.virtual_pipeline_model_parallel_size=2 sp=place.sequence_parallel=true
 zero=place.use_distributed_optimizer=true
-common=(run.train_iters=5 run.lr=1e-3 run.hidden_dropout=0.1 run.attention_dropout=0.1)
+common=(run.train_iters=5 run.lr=1e-3 run.lr_warmup_init=0.0 run.min_lr=0.0 run.hidden_dropout=0.1 run.attention_dropout=0.1)
 fp32='spec.params_dtype="fp32"' bf16='spec.params_dtype="bf16"'
 
 if [ -x "$TRISECT_BUILD/test/g-comm" ]; then
@@ -59,6 +60,20 @@ layout dp2
 layout dp2zero $zero
 ok "ZeRO-1 on and off: the same bits" equal_losses "$T/dp2" "$T/dp2zero" 5
 ok "and the same weights and moments" ckpt-merge diff --tolerance 0 "$T/dp2" "$T/dp2zero"
+
+# A tied head, evaluation and saves between the steps.
+model=gpt2
+pauses=(run.eval_interval=2 run.eval_iters=2 run.save_interval=3)
+on tied 1 "$fp32" "${common[@]}" "${pauses[@]}"
+on tied2 2 "$fp32" "${common[@]}" "${pauses[@]}" $pp
+ok "tied, pp2, with pauses: one GPU's losses" same_losses "$T/tied" "$T/tied2" 1e-5 5
+is "each evaluation in its row" "$(jq -c 'select(.eval_loss) | .step' "$T/tied2/metrics.jsonl" | xargs)" "2 4"
+is "each save" "$(cd "$T/tied2" && echo step_*)" "step_00000003 step_00000005"
+model=llama
+(sleep 4 && touch "$T/long/stop") &
+on long 2 "$fp32" "${common[@]}" $zero run.train_iters=1000000 run.lr_decay_iters=1000000
+is "a stop is heard: 75, saved" "$?:$(losses "$T/long" | tail -1 | cut -f1)" \
+	"75:$(cd "$T/long" && echo $((10#$(echo step_* | sed 's/.*_//'))))"
 
 on half 2 "$bf16" "${common[@]}" $zero
 on again 2 "$bf16" "${common[@]}" $zero

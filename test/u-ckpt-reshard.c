@@ -360,6 +360,50 @@ static void test_no_conversion(void **unused)
 	sim_close(&s);
 }
 
+/* Masters of bfloat16 weights are read alone, by any layout, in float. */
+static void test_masters_alone(void **unused)
+{
+	static const enum ckpt_dtype dtype[] = {CKPT_F32, CKPT_F64};
+	struct err e = {0};
+	struct sim a, b;
+	struct ckpt *c;
+
+	(void)unused;
+	sim_open(&a, LLAMA TP "2" ZERO, 4);
+	sim_open(&b, LLAMA PP "3", 6);
+	a.dtype = CKPT_BF16;
+	assert_int_equal(sim_save(&a, path_of("a")), 0);
+	c = open_ckpt(path_of("a"));
+	assert_true(ckpt_has_role(c, ROLE_MASTER));
+	for (int k = 0; k < 2 * b.grid.world; k++) {
+		size_t size = ckpt_dtype_size(dtype[k % 2]);
+		struct sim_rank rank;
+		struct ckpt_item *items;
+		int64_t wrong = 0;
+		char *all;
+		int n;
+
+		sim_rank_open(&b, k / 2, &rank, &b.arena);
+		all = sim_buffer(rank.slice.elements, dtype[k % 2]);
+		n = ckpt_weight_items(&rank.slice, ROLE_MASTER, dtype[k % 2],
+				      all, &b.arena, &items);
+		if (ckpt_read(c, &b.weights, items, n, &e))
+			fail_msg("%s", e.text);
+		for (int i = 0; i < n; i++)
+			sim_each(&b, &items[i], sim_see_check, &wrong);
+		for (size_t i = 0; i < (size_t)rank.slice.elements * size; i++)
+			wrong += (unsigned char)all[i] != SIM_PAD;
+		assert_int_equal(wrong, 0);
+		assert_true(n > 0);
+		free(all);
+		sim_rank_close(&rank);
+	}
+	ckpt_close(c);
+	io_remove(path_of("a"));
+	sim_close(&a);
+	sim_close(&b);
+}
+
 /* The same again gives the same bytes. */
 static void test_same_bytes(void **unused)
 {
@@ -424,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_conversion),
 		cmocka_unit_test(test_no_conversion),
+		cmocka_unit_test(test_masters_alone),
 		cmocka_unit_test(test_same_bytes),
 		cmocka_unit_test(test_memory),
 	};

@@ -119,6 +119,35 @@ static void test_sharding(void **state)
 	assert_int_equal(p->data_parallel_sharding_strategy, SHARD_NONE);
 }
 
+/* Choices that follow from others, where none was given. */
+static void test_choices(void **state)
+{
+	struct place *p = placed(1, "");
+
+	(void)state;
+	assert_true(p->batch_p2p_comm && !p->mtp_standalone);
+	assert_int_equal(p->cp_comm_type.count, 0);
+	assert_int_equal(p->recompute_modules.count, 0);
+	p = placed(1, "overlap_p2p_comm = true; context_parallel_size = 2; "
+		      "recompute_granularity = \"selective\";");
+	assert_false(p->batch_p2p_comm);
+	assert_string_equal(p->cp_comm_type.item[0], "p2p");
+	assert_string_equal(p->recompute_modules.item[0], "core_attn");
+	p = placed(1, "overlap_p2p_comm = true; batch_p2p_comm = true; "
+		      "context_parallel_size = 2; cp_comm_type = \"a2a\"; "
+		      "recompute_granularity = \"selective\"; "
+		      "recompute_modules = [\"mlp\", \"layernorm\"];");
+	assert_true(p->batch_p2p_comm);
+	assert_string_equal(p->cp_comm_type.item[0], "a2a");
+	assert_int_equal(p->recompute_modules.count, 2);
+	p = placed(2, "pipeline_model_parallel_size = 3; "
+		      "pipeline_model_parallel_layout = \"Ett|m|L\";");
+	assert_true(p->mtp_standalone);
+	p = placed(2, "pipeline_model_parallel_size = 3; "
+		      "pipeline_model_parallel_layout = \"Et|t|mL\";");
+	assert_false(p->mtp_standalone);
+}
+
 static void test_the_rest(void **state)
 {
 	struct place *p = placed(4, "tensor_model_parallel_size = 2; "
@@ -136,9 +165,8 @@ static void test_the_rest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_padded_vocab),
-		TEST(test_virtual_stages),
-		TEST(test_sharding),
+		TEST(test_padded_vocab), TEST(test_virtual_stages),
+		TEST(test_sharding),	 TEST(test_choices),
 		TEST(test_the_rest),
 	};
 

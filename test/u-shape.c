@@ -247,6 +247,33 @@ static void test_derived(void **state)
 	}
 }
 
+/* muP follows from the widths; capacities below 0 are none. */
+static void test_derived_scales(void **state)
+{
+	struct shape *s = shape_of(SMALL "use_mup = true; "
+					 "mup_base_hidden_size = 24; "
+					 "mup_base_head_dim = 4;");
+
+	(void)state;
+	assert_true(s->mup_width_mult == 2);
+	assert_true(s->mup_output_mult == 0.5);
+	assert_true(s->softmax_scale == 2.0 / 12);
+	s = shape_of(SMALL "use_mup = true; mup_output_mult = 3.0; "
+			   "softmax_scale = 0.25;");
+	assert_int_equal(s->mup_base_hidden_size, 48);
+	assert_true(s->mup_width_mult == 1);
+	assert_true(s->mup_output_mult == 3);
+	assert_true(s->softmax_scale == 0.25);
+	s = shape_of(SMALL);
+	assert_true(isnan(s->softmax_scale));
+	s = shape_of(SMALL "moe_expert_capacity_factor = -1.0;");
+	assert_true(isnan(s->moe_expert_capacity_factor));
+	assert_string_equal(shape_text(s, &arena),
+			    shape_text(shape_of(SMALL), &arena));
+	s = shape_of(SMALL "heterogeneous_num_query_groups = [1, 2, 4, 4];");
+	assert_true(s->heterogeneous_block_specs);
+}
+
 /* Periods begin with experts; lists say it layer by layer. */
 static void test_moe_pattern(void **state)
 {
@@ -349,6 +376,7 @@ int main(void)
 		TEST(test_own_layers),
 		TEST(test_delta_rule),
 		TEST(test_derived),
+		TEST(test_derived_scales),
 		TEST(test_moe_pattern),
 		TEST(test_text),
 		TEST(test_hash),

@@ -57,6 +57,58 @@ static void test_experts_by_layer(void **state)
 	}
 }
 
+/* The variant comes before experts, which are its other half. */
+static void test_variants_by_layer(void **state)
+{
+	static const char gdn[] = "experimental_attention_variant = \"gdn\"; "
+				  "linear_attention_freq = 2; "
+				  "num_moe_experts = 4;";
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct spec_row r = row(gdn, "transformer_engine", i);
+
+		assert_string_equal(r.name, "variant");
+		assert_string_equal(r.attention, i % 2 ? "auto" : "delta");
+		assert_string_equal(r.mlp, "experts");
+	}
+}
+
+static struct spec *spec_of(const char *settings)
+{
+	struct report r;
+	struct config *c = config_of(settings, NULL, &r);
+
+	assert_non_null(c);
+	assert_int_equal(r.count, 0);
+	spec_finalize(&c->spec, &c->shape);
+	return &c->spec;
+}
+
+static void test_derived(void **state)
+{
+	struct spec *s = spec_of("spec: { params_dtype = \"bf16\"; };");
+
+	(void)state;
+	assert_int_equal(s->device, DEVICE_CUDA);
+	assert_int_equal(s->pipeline_dtype, DTYPE_NAMED + DTYPE_BF16);
+	assert_false(s->use_te_rng_tracker);
+	s = spec_of("spec: { params_dtype = \"bf16\"; "
+		    "fp32_residual_connection = true; "
+		    "cuda_graph_impl = \"local\"; "
+		    "attention_softmax_in_fp32 = false; };");
+	assert_int_equal(s->pipeline_dtype, DTYPE_NAMED + DTYPE_FP32);
+	assert_true(s->use_te_rng_tracker);
+	assert_false(s->attention_softmax_in_fp32);
+	assert_int_equal(spec_captures(s), CAPTURE_ALL);
+	s = spec_of("shape: { apply_query_key_layer_scaling = true; }; "
+		    "spec: { attention_softmax_in_fp32 = false; "
+		    "cuda_graph_modules = [\"moe_router\", \"attn\"]; };");
+	assert_true(s->attention_softmax_in_fp32);
+	assert_int_equal(spec_captures(s), CAPTURE_ROUTER | CAPTURE_ATTN);
+	assert_int_equal(s->device, DEVICE_AUTO);
+}
+
 static void test_bytes(void **state)
 {
 	struct spec s = {.params_dtype = DTYPE_FP64};
@@ -74,6 +126,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_rows),
 		TEST(test_experts_by_layer),
+		TEST(test_variants_by_layer),
+		TEST(test_derived),
 		TEST(test_bytes),
 	};
 

@@ -112,6 +112,7 @@ static const struct check table[] = {
 {"place-split-ends", ERROR, "first + last <= num_layers, and layers remain exactly if middle stages do"},
 {"place-split-middle", ERROR, "(num_layers - first - last) % middle stages = 0"},
 {"place-split-ways", ERROR, "an uneven split is said one way: first and last, accounting, or a layout"},
+{"place-split-pair", NOTE, "first and last of two stages in chunks, on which Megatron-LM ends, are said to be allowed"},
 {"place-layout", ERROR, "the layout is made of E t m L | ( ) *N, at most 4096 tokens"},
 {"place-layout-stages", ERROR, "stages of the layout % pp = 0"},
 {"place-layout-ends", ERROR, "the layout begins with its only E and ends with its only L"},

@@ -94,8 +94,9 @@ static void check_width(const struct place *p, const char *id, const char *name,
 static void check_widths(const struct place *p, const struct shape *s,
 			 struct report *r)
 {
-	check_width(p, "place-ffn", "ffn_hidden_size", s->ffn_hidden_size,
-		    false, r);
+	if (shape_uses_ffn(s))
+		check_width(p, "place-ffn", "ffn_hidden_size",
+			    s->ffn_hidden_size, false, r);
 	if (s->num_moe_experts) {
 		check_width(p, "place-moe-ffn", "moe_ffn_hidden_size",
 			    s->moe_ffn_hidden_size, true, r);
@@ -267,6 +268,21 @@ static void check_virtual(const struct place *p, const struct shape *s,
 			   pp, vp, n, plural(n), s->num_layers);
 }
 
+/* Both ends of two stages in chunks: a division by zero elsewhere. */
+static void say_ends(const struct place *p, struct report *r)
+{
+	int64_t vp = p->virtual_pipeline_model_parallel_size;
+
+	if (p->pipeline_model_parallel_size == 2 && IS_SET(vp) && vp > 1 &&
+	    IS_SET(p->num_layers_in_first_pipeline_stage) &&
+	    IS_SET(p->num_layers_in_last_pipeline_stage))
+		report_add(r, "place-split-pair", NOTE,
+			   AT(num_layers_in_last_pipeline_stage),
+			   "Megatron-LM divides by the number of middle "
+			   "stages, which is 0 here, and ends; the split is "
+			   "allowed");
+}
+
 static void check_experts(const struct place *p, const struct shape *s,
 			  struct report *r)
 {
@@ -361,6 +377,7 @@ void place_check(const struct place *p, const struct shape *s, int64_t world,
 	check_vocab(p, s, r);
 	check_sequence(p, s, r);
 	check_virtual(p, s, r);
+	say_ends(p, r);
 	if (IS_SET(s->num_layers) && stages_place(&stages, p, s, r))
 		stages.count = 0;
 	check_experts(p, s, r);

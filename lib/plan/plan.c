@@ -37,6 +37,35 @@ int plan_build(struct plan *out, const struct config *config, int world,
 	return prog_build(&out->prog, &in, a, e);
 }
 
+/* The place in its file of one of the settings that prog_check names. */
+static const struct origin *origin_of(const struct config *c, const char *path)
+{
+	if (!strcmp(path, "run.micro_batch_size"))
+		return field_from(&run_group, &c->run,
+				  &c->run.micro_batch_size);
+	if (!strcmp(path, "run.global_batch_size"))
+		return field_from(&run_group, &c->run,
+				  &c->run.global_batch_size);
+	return field_from(&place_group, &c->place,
+			  &c->place.microbatch_group_size_per_vp_stage);
+}
+
+bool plan_unserved(const struct config *config, int64_t world, struct report *r)
+{
+	const char *setting;
+	struct stages st;
+	struct grid g;
+	struct err e;
+
+	if (grid_build(&g, &config->place, world, &e) ||
+	    stages_build(&st, &config->place, &config->shape, r->arena, &e) ||
+	    !prog_check(config, &g, &st, &setting, &e))
+		return false;
+	report_add(r, "served-step", WARNING, setting,
+		   origin_of(config, setting), "%s", e.text);
+	return true;
+}
+
 /* Consecutive tp ranks, COPIES at a time. */
 static int kv_group(const struct plan *p, int *ranks, int *me)
 {

@@ -31,6 +31,13 @@ int plan_slice(struct plan *out, const struct config *config, int world,
 int plan_build(struct plan *out, const struct config *config, int world,
 	       int rank, struct arena *a, struct err *e);
 
+/*
+ * Whether the step of a valid CONFIG is too long to be planned for WORLD
+ * ranks: then a warning.
+ */
+bool plan_unserved(const struct config *config, int64_t world,
+		   struct report *r);
+
 /* Whether any rank's program communicates over GROUP. */
 bool plan_has_group(const struct plan *p, int group);
 

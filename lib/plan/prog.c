@@ -366,22 +366,25 @@ static int check_length(const struct stages *st, int pp, int64_t m,
 }
 
 int prog_check(const struct config *c, const struct grid *g,
-	       const struct stages *st, struct err *e)
+	       const struct stages *st, const char **setting, struct err *e)
 {
 	const int64_t n = c->run.micro_batch_size * c->shape.seq_length;
 
+	*setting = "place.microbatch_group_size_per_vp_stage";
 	if (2 * sends_most(c, st) + 2 > PROG_IN_FLIGHT)
 		return err_set(e, CODE_CONFIG,
 			       "microbatch_group_size_per_vp_stage %d is more "
 			       "than %d above pipeline_model_parallel_size %d, "
 			       "which train-worker does not run yet",
 			       group_of(c, st), PROG_IN_FLIGHT / 2 - 2, st->pp);
+	*setting = "run.micro_batch_size";
 	if (n > TOKENS_MAX)
 		return err_set(e, CODE_CONFIG,
 			       "a micro-batch of %" PRId64
 			       " tokens (micro_batch_size x seq_length) is too "
 			       "long to plan: at most %d",
 			       n, TOKENS_MAX);
+	*setting = "run.global_batch_size";
 	for (int pp = 0; pp < st->pp; pp++)
 		if (check_length(st, pp, run_microbatches(&c->run, g->dp), e))
 			return -1;
@@ -398,9 +401,10 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 		.device = in->config->spec.device == DEVICE_CUDA,
 	};
 	int64_t m = run_microbatches(&in->config->run, in->grid->dp);
+	const char *setting;
 
 	if (check_served(in->config, e) ||
-	    prog_check(in->config, in->grid, in->stages, e))
+	    prog_check(in->config, in->grid, in->stages, &setting, e))
 		return -1;
 	b.sends_most = sends_most(in->config, in->stages);
 	prog_state(out, in->slice, &in->config->spec);

@@ -160,11 +160,11 @@ struct prog_input {
 };
 
 /*
- * Whether a step of C is too long to be planned, or its schedule too deep:
- * then -1 and why.
+ * Whether a step of C can be planned.  If it is too long, or its schedule too
+ * deep: -1, why, and *SETTING, the one to change ("run.micro_batch_size").
  */
 int prog_check(const struct config *c, const struct grid *g,
-	       const struct stages *st, struct err *e);
+	       const struct stages *st, const char **setting, struct err *e);
 
 /*
  * The program of the rank that owns IN->slice.  Fails (CODE_CONFIG) for what

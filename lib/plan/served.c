@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
+#include <string.h>
 
 #include "lib/plan/check.h"
 #include "lib/plan/config.h"
@@ -100,61 +100,110 @@ static const char *const lacks[FEATURES] = {
 	[OF_ADAPTIVE_MUON] = "optimizer is not adaptive_muon",
 };
 
-/* What to say of a setting that was given another value than its default. */
-typedef void judge(const struct config *c, const struct group *g,
-		   const void *base, int row, struct report *r);
+/* A setting that was given another value than its default, and what of it. */
+struct remark {
+	const struct group *group;
+	const void *base;
+	int row;
+	const char *id;
+	const char *what, *why; /* "is not run yet", "" */
+};
 
-/* Whether train-worker runs it, and if not what the report says. */
-static void judge_served(const struct config *c, const struct group *g,
-			 const void *base, int row, struct report *r)
+/* All of a config, in the order of its settings. */
+struct remarks {
+	const struct config *c;
+	struct arena *a;
+	struct remark list[4 * FIELDS_MAX];
+	int count;
+};
+
+/* Whether there is something to say of M's setting, and if so what. */
+typedef bool judge(const struct config *c, struct remark *m);
+
+static bool judge_served(const struct config *c, struct remark *m)
 {
-	const struct field *f = &g->fields[row];
-	const struct check *check;
+	const struct field *f = &m->group->fields[m->row];
 
-	if (!f->unserved || !has(c, f->of) ||
-	    field_is_default(f, base, r->arena))
-		return;
-	check = check_find(f->unserved);
-	assert(check);
-	report_add(r, check->id, check->severity,
-		   arena_printf(r->arena, "%s.%s", g->name, f->name),
-		   (const struct origin *)base + row, "%s = %.200s %s", f->name,
-		   field_text(f, base, r->arena),
-		   check->severity == NOTE
-			   ? "has no effect: the results are the same"
-			   : "is not run yet");
+	if (!f->unserved || !has(c, f->of))
+		return false;
+	m->id = f->unserved;
+	m->what = check_find(m->id)->severity == NOTE
+			  ? "has no effect on the results"
+			  : "is not run yet";
+	m->why = "";
+	return true;
 }
 
-static void judge_use(const struct config *c, const struct group *g,
-		      const void *base, int row, struct report *r)
+static bool judge_use(const struct config *c, struct remark *m)
 {
-	const struct field *f = &g->fields[row];
+	const struct field *f = &m->group->fields[m->row];
 
-	if (has(c, f->of) || field_is_default(f, base, r->arena))
-		return;
-	report_add(r, "conf-unused", NOTE,
-		   arena_printf(r->arena, "%s.%s", g->name, f->name),
-		   (const struct origin *)base + row,
-		   "%s = %.200s means nothing while %s", f->name,
-		   field_text(f, base, r->arena), lacks[f->of]);
+	if (has(c, f->of))
+		return false;
+	m->id = "conf-unused";
+	m->what = "means nothing while ";
+	m->why = lacks[f->of];
+	return true;
 }
 
-static void judge_group(const struct config *c, const struct group *g,
-			const void *base, judge *decide, struct report *r)
+static void judge_group(struct remarks *all, const struct group *g,
+			const void *base, judge *decide)
 {
 	const struct origin *from = base;
 
-	for (int i = 0; i < g->count; i++)
-		if (from[i].kind == ORIGIN_GIVEN)
-			decide(c, g, base, i, r);
+	for (int i = 0; i < g->count; i++) {
+		struct remark *m = &all->list[all->count];
+
+		if (from[i].kind != ORIGIN_GIVEN)
+			continue;
+		*m = (struct remark){.group = g, .base = base, .row = i};
+		if (decide(all->c, m) &&
+		    !field_is_default(&g->fields[i], base, all->a))
+			all->count++;
+	}
+}
+
+static bool alike(const struct remark *x, const struct remark *y)
+{
+	return x->what == y->what && x->why == y->why && !strcmp(x->id, y->id);
+}
+
+/* Remark I and, after it, the names of those that say the same. */
+static void say(const struct remarks *all, int i, struct report *r)
+{
+	const struct remark *m = &all->list[i];
+	const struct field *f = &m->group->fields[m->row];
+	const char *others = "";
+
+	for (int k = 0; k < i; k++)
+		if (alike(&all->list[k], m))
+			return;
+	for (int k = i + 1; k < all->count; k++)
+		if (alike(&all->list[k], m))
+			others = arena_printf(
+				r->arena, "%s%s%s", others,
+				*others ? ", " : "; the same goes for ",
+				all->list[k]
+					.group->fields[all->list[k].row]
+					.name);
+	report_add(r, m->id, check_find(m->id)->severity,
+		   arena_printf(r->arena, "%s.%s", m->group->name, f->name),
+		   (const struct origin *)m->base + m->row,
+		   "%s = %.200s %s%s%s", f->name,
+		   field_text(f, m->base, r->arena), m->what, m->why, others);
 }
 
 static void judge_all(const struct config *c, judge *decide, struct report *r)
 {
-	judge_group(c, &shape_group, &c->shape, decide, r);
-	judge_group(c, &spec_group, &c->spec, decide, r);
-	judge_group(c, &place_group, &c->place, decide, r);
-	judge_group(c, &run_group, &c->run, decide, r);
+	struct remarks *all = arena_alloc(r->arena, 1, sizeof(*all));
+
+	*all = (struct remarks){.c = c, .a = r->arena};
+	judge_group(all, &shape_group, &c->shape, decide);
+	judge_group(all, &spec_group, &c->spec, decide);
+	judge_group(all, &place_group, &c->place, decide);
+	judge_group(all, &run_group, &c->run, decide);
+	for (int i = 0; i < all->count; i++)
+		say(all, i, r);
 }
 
 void config_unused(const struct config *c, struct report *r)

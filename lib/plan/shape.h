@@ -114,6 +114,9 @@ bool shape_is_moe(const struct shape *s, int64_t layer);
 /* Whether LAYER has the gated delta rule instead of softmax attention. */
 bool shape_is_delta(const struct shape *s, int64_t layer);
 
+/* Whether some layer is a dense one, ffn_hidden_size wide. */
+bool shape_uses_ffn(const struct shape *s);
+
 /*
  * Layers with weights of their own: the decoder's, then those of multi-token
  * prediction, which come one a depth, or one for all if they repeat it.

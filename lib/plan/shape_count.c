@@ -17,6 +17,16 @@ bool shape_is_moe(const struct shape *s, int64_t layer)
 	return freq->item[0] && layer % freq->item[0] == 0;
 }
 
+bool shape_uses_ffn(const struct shape *s)
+{
+	if (s->heterogeneous_ffn_hidden_size.count)
+		return false;
+	for (int64_t n = 0; IS_SET(s->num_layers) && n < s->num_layers; n++)
+		if (!shape_is_moe(s, n))
+			return true;
+	return !s->num_moe_experts;
+}
+
 bool shape_is_delta(const struct shape *s, int64_t layer)
 {
 	const struct ints *freq = &s->linear_attention_freq;

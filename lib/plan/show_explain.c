@@ -109,6 +109,16 @@ static void explain_stages(FILE *f, const struct show *s)
 	    rule);
 }
 
+/* By data_parallel_sharding_strategy. */
+static const char *const shares[] = {
+	"optimizer state: a whole copy on each rank of dp_cp",
+	"optimizer state: each rank of dp_cp keeps its share "
+	"(use_distributed_optimizer)",
+	"optimizer state and gradients: each rank of dp_cp keeps its share",
+	"optimizer state, gradients and parameters: each rank of dp_cp keeps "
+	"its share",
+};
+
 static void explain_shares(FILE *f, const struct show *s)
 {
 	const struct config *c = s->sum->config;
@@ -135,11 +145,7 @@ static void explain_shares(FILE *f, const struct show *s)
 	    " / (micro_batch_size %" PRId64 " x dp %d)",
 	    s->sum->microbatches, c->run.global_batch_size,
 	    c->run.micro_batch_size, g->dp);
-	say(f, s, "optimizer state: %s",
-	    c->place.use_distributed_optimizer
-		    ? "each rank of dp_cp keeps its share "
-		      "(use_distributed_optimizer)"
-		    : "a whole copy on each rank of dp_cp");
+	say(f, s, "%s", shares[c->place.data_parallel_sharding_strategy]);
 }
 
 void show_explain(FILE *f, const struct show *s)
@@ -150,7 +156,10 @@ void show_explain(FILE *f, const struct show *s)
 	explain_grid(f, s);
 	explain_stages(f, s);
 	explain_shares(f, s);
-	say(f, s,
-	    "bytes, FLOPs, operations and communication: sums over the "
-	    "programs that train-worker runs");
+	say(f, s, "%s",
+	    s->sum->planned
+		    ? "bytes, FLOPs, operations and communication: sums over "
+		      "the programs that train-worker runs"
+		    : "bytes of parameters, gradients and optimizer: from "
+		      "what each rank would own");
 }

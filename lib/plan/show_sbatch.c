@@ -14,15 +14,31 @@ enum { MARGIN_PERCENT = 25, MARGIN_MIB = 512 };
 /* Seconds of warning: a step, and two saves at a modest file system. */
 enum { SIGNAL_SECONDS = 120, SAVE_MIB_PER_SECOND = 200 };
 
+/* With a GPU the host holds what is saved or loaded, and a driver. */
+enum { DRIVER_MIB = 2048 };
+
+/* What a rank needs of the host, in bytes. */
+static int64_t host_bytes(const struct sum *x, const struct sum_rank *r)
+{
+	if (x->config->spec.device != DEVICE_CUDA)
+		return sum_bytes(r);
+	return r->bytes[FAMILY_PARAM] + r->bytes[FAMILY_OPTIM] +
+	       2 * r->bytes[FAMILY_HOST];
+}
+
 /* The largest need of any rank, in MiB. */
 static int64_t task_mib(const struct sum *x)
 {
+	bool gpu = x->config->spec.device == DEVICE_CUDA;
 	int64_t most = 0;
 
-	for (int pp = 0; pp < x->grid.pp; pp++)
-		if (sum_bytes(&x->rank[pp]) > most)
-			most = sum_bytes(&x->rank[pp]);
-	return most / 100 * (100 + MARGIN_PERCENT) / MIB + MARGIN_MIB + 1;
+	for (int pp = 0; pp < x->grid.pp; pp++) {
+		int64_t n = host_bytes(x, &x->rank[pp]);
+
+		most = n > most ? n : most;
+	}
+	return most / 100 * (100 + MARGIN_PERCENT) / MIB + MARGIN_MIB + 1 +
+	       (gpu ? DRIVER_MIB : 0);
 }
 
 /* What a node's tasks save at most: parameters and optimizer state. */
@@ -41,10 +57,13 @@ static int64_t save_mib(const struct sum *x, int per_node)
 
 static void put_memory(FILE *f, const struct sum *x, int per_node)
 {
+	bool gpu = x->config->spec.device == DEVICE_CUDA;
+
 	fprintf(f,
-		"# memory of a node: %d x (planned + %d%% + %d MiB)\n"
+		"# memory of a node: %d x (%s + %d%% + %d MiB)\n"
 		"#SBATCH --mem=%" PRId64 "M\n",
-		per_node, MARGIN_PERCENT, MARGIN_MIB, per_node * task_mib(x));
+		per_node, gpu ? "what is saved" : "planned", MARGIN_PERCENT,
+		MARGIN_MIB + (gpu ? DRIVER_MIB : 0), per_node * task_mib(x));
 }
 
 void show_sbatch(FILE *f, const struct show *s, int per_node)

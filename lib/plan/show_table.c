@@ -256,6 +256,10 @@ void show_table(FILE *f, const struct show *s)
 	const struct sum *x = s->sum;
 
 	put_head(f, s);
+	if (x->config->spec.device == DEVICE_AUTO)
+		fputs("  planned for CPUs; spec.device = \"cuda\" plans for "
+		      "GPUs\n",
+		      f);
 	put_stages(f, s);
 	put_layers(f, s);
 	put_ranks(f, s);

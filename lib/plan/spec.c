@@ -51,15 +51,19 @@ struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 {
 	bool rms = shape->normalization == NORM_RMSNORM;
 	bool moe = shape_is_moe(shape, layer);
+	bool delta = shape_is_delta(shape, layer);
 	struct spec_row row = {
 		.norm = rms ? "rmsnorm" : "layernorm",
-		.attention = spec_backend_text(s),
+		.attention = delta ? "delta" : spec_backend_text(s),
 		.mlp = moe ? "experts" : "dense",
 	};
 
 	if (s->transformer_impl == IMPL_INFERENCE && !shape->num_moe_experts) {
 		row.name = "inference";
 		row.reason = "transformer_impl is inference_optimized";
+	} else if (shape->experimental_attention_variant) {
+		row.name = "variant";
+		row.reason = "experimental_attention_variant is set";
 	} else if (moe) {
 		row.name = "moe";
 		row.reason = "num_moe_experts is set and moe_layer_freq marks "

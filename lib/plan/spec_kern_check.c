@@ -142,16 +142,6 @@ unsigned spec_captures(const struct spec *s)
 	return bits;
 }
 
-static bool has_dense_layer(const struct shape *shape)
-{
-	if (!IS_SET(shape->num_layers))
-		return true;
-	for (int64_t n = 0; n < shape->num_layers; n++)
-		if (!shape_is_moe(shape, n))
-			return true;
-	return false;
-}
-
 /* Why the modules of BITS cannot be captured, or NULL. */
 static const char *uncapturable(const struct spec *s, const struct shape *shape,
 				unsigned bits)
@@ -168,7 +158,7 @@ static const char *uncapturable(const struct spec *s, const struct shape *shape,
 		return bits & (CAPTURE_MOE | CAPTURE_ROUTER)
 			       ? "moe and moe_router need num_moe_experts"
 			       : NULL;
-	if ((bits & CAPTURE_MLP) && !has_dense_layer(shape))
+	if ((bits & CAPTURE_MLP) && !shape_uses_ffn(shape))
 		return "mlp is the dense layers', and there is none";
 	if ((bits & CAPTURE_MOE) && !padded)
 		return "moe has a fixed size only with "

@@ -7,7 +7,10 @@ void sum_plan(struct sum_rank *out, const struct plan *p)
 {
 	const struct prog_list *l = &p->prog.train;
 
-	*out = (struct sum_rank){.parameters = p->slice.elements};
+	*out = (struct sum_rank){
+		.parameters =
+			p->prog.bytes[FAMILY_PARAM] / (int64_t)p->prog.elem,
+	};
 	memcpy(out->bytes, p->prog.bytes, sizeof(out->bytes));
 	for (int i = 0; i < l->count; i++) {
 		const struct op *op = &l->op[i];
@@ -117,7 +120,8 @@ static void know(struct sum *s, struct arena *a)
 {
 	struct report r = {.arena = a};
 
-	s->planned = config_unserved(s->config, &r) == 0;
+	s->planned = !config_unserved(s->config, &r) &&
+		     !plan_unserved(s->config, s->grid.world, &r);
 	s->counted = weights_known(&s->config->shape);
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/plan/import.h"
-#include "lib/plan/prog.h"
+#include "lib/plan/plan.h"
 
 static void count(struct verdict *v)
 {
@@ -48,24 +48,6 @@ int verdict_read(struct verdict *v, const char *file, const char *const *sets,
 	return verdict_import(v, CONFIG_OWN, file, sets, set_count, a, e);
 }
 
-/* Whether the programs of this world can be planned, or a warning. */
-static bool can_plan(struct verdict *v)
-{
-	const struct config *c = v->config;
-	struct stages st;
-	struct grid g;
-	struct err e;
-
-	if (grid_build(&g, &c->place, v->world, &e) ||
-	    stages_build(&st, &c->place, &c->shape, v->report.arena, &e) ||
-	    !prog_check(c, &g, &st, &e))
-		return true;
-	report_add(&v->report, "served-step", WARNING, "run.global_batch_size",
-		   field_from(&run_group, &c->run, &c->run.global_batch_size),
-		   "%s", e.text);
-	return false;
-}
-
 void verdict_reach(struct verdict *v, int64_t world)
 {
 	bool runs;
@@ -76,9 +58,8 @@ void verdict_reach(struct verdict *v, int64_t world)
 	config_finish(v->config, world, &v->report);
 	v->valid = !report_count(&v->report, ERROR);
 	runs = !config_unserved(v->config, &v->report);
-	if (v->valid && world && shape_is_complete(&v->config->shape) &&
-	    !can_plan(v))
-		runs = false;
+	if (v->valid && world && shape_is_complete(&v->config->shape))
+		runs = !plan_unserved(v->config, world, &v->report) && runs;
 	v->served = v->valid && runs;
 	count(v);
 }

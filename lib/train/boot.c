@@ -123,6 +123,8 @@ static const struct {
 } texts[] = {
 	{"binary version", "install one version on all nodes",
 	 offsetof(struct boot_card, version)},
+	{"machine", "spec.device = \"cuda\" or \"cpu\" decides it for all",
+	 offsetof(struct boot_card, kind)},
 	{"shape", "let every rank read the same config",
 	 offsetof(struct boot_card, shape_hash)},
 	{"config", "let every rank read the same config",

@@ -22,6 +22,7 @@ struct boot_card {
 	char version[32]; /* of this binary; first, so that any can read it */
 	char host[64];	  /* the node's name in the launcher's view */
 	char machine[64]; /* gethostname: nodes may share one */
+	char kind[16];	  /* what it computes on: "the CPU", "a GPU" */
 	char shape_hash[33];
 	char config_hash[33]; /* of the finalised config */
 	char device[16];      /* bus address of its GPU; "": none */

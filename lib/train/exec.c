@@ -141,9 +141,12 @@ int exec_results(struct exec *x, struct kern_scalars *out, double *seconds,
 
 void *exec_map(struct exec *x, int family, bool read, struct err *e)
 {
+	static char nothing[1]; /* of a stage without parameters */
 	size_t bytes = (size_t)x->prog->bytes[family];
 	void *map;
 
+	if (!bytes)
+		return nothing;
 	if (!x->queue)
 		return x->base[family];
 	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -165,7 +168,7 @@ int exec_unmap(struct exec *x, int family, void *map, bool write, struct err *e)
 	size_t bytes = (size_t)x->prog->bytes[family];
 	int bad = 0;
 
-	if (!x->queue)
+	if (!x->queue || !bytes)
 		return 0;
 	if (write)
 		bad = x->machine->copy(x, x->base[family], map, bytes, e);

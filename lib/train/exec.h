@@ -45,7 +45,8 @@ void exec_close(struct exec *x);
  * the last exec_lag runs may be left until later, so that the device always
  * has work; they come in the order of the runs.  Their *seconds (may be NULL)
  * are the run's: from its exec_prepare, or from the end of the run before it
- * if that was still under way, to its end.  Allocates nothing.  exec_time is an exec_run that waits: ms[i] = what op I took.
+ * if that was still under way, to its end.  Allocates nothing.  exec_time is an
+ * exec_run that waits: ms[i] = what op I took.
  */
 int exec_lag(const struct exec *x);
 int exec_prepare(struct exec *x, struct err *e);
@@ -65,7 +66,7 @@ double *exec_coef(const struct exec *x);
 /*
  * FAMILY for the host to read and write, between runs: the memory itself on
  * the CPU, a copy of a GPU's.  Without READ what is there is of no use, with
- * WRITE it goes back.
+ * WRITE it goes back.  NULL is a failure; an empty family has an address, too.
  */
 void *exec_map(struct exec *x, int family, bool read, struct err *e);
 int exec_unmap(struct exec *x, int family, void *map, bool write,

@@ -94,15 +94,6 @@ static uint16_t bf16_of(float x)
 	return (uint16_t)(bits >> 16);
 }
 
-static float from_bf16(uint16_t x)
-{
-	uint32_t bits = (uint32_t)x << 16;
-	float y;
-
-	memcpy(&y, &bits, sizeof(y));
-	return y;
-}
-
 /* What of the flat buffer ALL this rank has optimizer state for, packed. */
 static int put_masters(struct exec *x, const struct slice *s, const float *all,
 		       struct err *e)
@@ -134,9 +125,8 @@ static int put_masters(struct exec *x, const struct slice *s, const float *all,
 	return map ? exec_unmap(x, FAMILY_OPTIM, map, true, e) : -1;
 }
 
-/* Parameters of 16 bits and their masters, both from ALL. */
-static int put_params(struct exec *x, const struct slice *s, const float *all,
-		      struct err *e)
+int init_weights(struct exec *x, const struct slice *s, const float *all,
+		 struct err *e)
 {
 	uint16_t *map = exec_map(x, FAMILY_PARAM, false, e);
 
@@ -170,25 +160,7 @@ int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
 			       " weights on the host",
 			       s->elements);
 	init_params(s, w, c, sizeof(*all), all);
-	bad = put_params(x, s, all, e);
-	free(all);
-	return bad;
-}
-
-int init_masters(struct exec *x, const struct slice *s, struct err *e)
-{
-	uint16_t *map = exec_map(x, FAMILY_PARAM, true, e);
-	float *all = malloc((size_t)s->elements * sizeof(*all));
-	int bad = -1;
-
-	for (int64_t i = 0; map && all && i < s->elements; i++)
-		all[i] = from_bf16(map[i]);
-	if (map && all)
-		bad = put_masters(x, s, all, e);
-	else if (map)
-		err_set(e, CODE_LAUNCH, "out of memory");
-	if (map && exec_unmap(x, FAMILY_PARAM, map, false, e))
-		bad = -1;
+	bad = init_weights(x, s, all, e);
 	free(all);
 	return bad;
 }

@@ -14,8 +14,9 @@
 int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
 	      const struct config *c, struct err *e);
 
-/* Master copies of parameters of 16 bits that came without them. */
-int init_masters(struct exec *x, const struct slice *s, struct err *e);
+/* Parameters of 16 bits and their masters, both from ALL (elements of S). */
+int init_weights(struct exec *x, const struct slice *s, const float *all,
+		 struct err *e);
 
 /*
  * Fill the flat parameter buffer of SLICE (elements of SIZE bytes, 4 or 8).  The

@@ -116,6 +116,8 @@ static int meet(struct loop *l, struct err *e)
 	    device_choice_open(l->boot, &card, e))
 		return -1;
 	snprintf(card.version, sizeof(card.version), "%s", TRISECT_VERSION);
+	snprintf(card.kind, sizeof(card.kind), "%s",
+		 l->machine->device == DEVICE_CUDA ? "a GPU" : "the CPU");
 	shape_hash(&l->c->shape, card.shape_hash);
 	h = XXH3_128bits(text, strlen(text));
 	snprintf(card.config_hash, sizeof(card.config_hash),
@@ -131,6 +133,9 @@ static void describe(void *arg, char *buf, size_t size)
 
 	if (op)
 		op_text(op, buf, size);
+	else if (l->trainer.exec.runs)
+		snprintf(buf, size, "on the GPU, step %" PRId64,
+			 l->trainer.step);
 	else
 		snprintf(buf, size, "between steps");
 }
@@ -295,6 +300,7 @@ static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
 static int train(struct loop *l, enum code *code, struct err *e)
 {
 	const struct run *run = &l->c->run;
+	const int64_t first = l->trainer.step;
 	struct trainer_result r = {0};
 	bool stop = false;
 	char why[256];
@@ -307,6 +313,10 @@ static int train(struct loop *l, enum code *code, struct err *e)
 		    save(l, e))
 			return -1;
 	}
+	if (l->profile > l->trainer.step || (l->profile && l->profile <= first))
+		log_warn("--profile %" PRId64 ": the job ran steps %" PRId64
+			 " to %" PRId64,
+			 l->profile, first + 1, l->trainer.step);
 	if (save(l, e))
 		return -1;
 	*code = l->trainer.step < run->train_iters ? CODE_STOPPED : CODE_DONE;

@@ -140,9 +140,11 @@ const struct machine *machine_choose(int device, int dtype, struct err *e)
 	if (gpu && gpu->count())
 		return gpu;
 	err_set(e, CODE_LAUNCH,
-		gpu ? "spec.device \"cuda\": no GPU is visible here (see "
-		      "nvidia-smi, CUDA_VISIBLE_DEVICES and sbatch --gres)"
-		    : "spec.device \"cuda\": this train-worker was built "
-		      "without CUDA (make CUDA=1)");
+		gpu ? "a GPU is asked for (spec.device, or params_dtype of 16 "
+		      "bits), but no GPU is visible here (see nvidia-smi, "
+		      "CUDA_VISIBLE_DEVICES and sbatch --gres)"
+		    : "a GPU is asked for (spec.device, or params_dtype of 16 "
+		      "bits), but this train-worker was built without CUDA "
+		      "(make CUDA=1)");
 	return NULL;
 }

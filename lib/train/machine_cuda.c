@@ -31,8 +31,6 @@ struct own {
 	int64_t begun, read; /* runs */
 };
 
-extern const struct kern kern_cuda_f32, kern_cuda_bf16;
-
 static const struct kern *cuda_kern(int dtype)
 {
 	return dtype == DTYPE_FP32   ? &kern_cuda_f32

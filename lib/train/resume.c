@@ -2,6 +2,7 @@
 #include "lib/train/resume.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ckpt/ckpt.h"
@@ -107,27 +108,72 @@ static void warn_order(const struct resume *r, const struct trainer *t,
 			     "other samples come from here on");
 }
 
-/* Fill T's memory from CK; parameters alone, if nothing else is wanted. */
-static int read_memory(const struct resume *r, struct trainer *t,
-		       struct ckpt *ck, struct arena *a, struct err *e)
+/* Everything; what was saved in another precision has other state. */
+static int read_state(const struct resume *r, struct trainer *t,
+		      struct ckpt *ck, struct arena *a, struct err *e)
 {
-	bool masters = r->weights_only && t->plan.prog.master >= 0;
 	struct ckpt_memory mem;
 	struct ckpt_item *items;
-	int model, optim, n, bad;
 	struct err late;
+	int model, optim, bad;
 
-	/* What the weights leave out stays as it is. */
-	bad = map_memory(t, r->weights_only, &mem, e);
+	if (ckpt_has_role(ck, ROLE_MASTER) != (t->plan.prog.master >= 0))
+		return err_set(e, CODE_CKPT,
+			       "'%s' has %s master weights, spec.params_dtype "
+			       "asks for %s; run.load with run.finetune = true "
+			       "takes its weights alone",
+			       r->path,
+			       t->plan.prog.master < 0 ? "float32" : "no",
+			       t->plan.prog.master < 0 ? "none" : "some");
+	bad = map_memory(t, false, &mem, e);
 	if (!bad) {
 		ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items, &model,
 			   &optim);
-		n = r->weights_only ? model : model + optim;
-		bad = ckpt_read(ck, &t->plan.weights, items, n, e);
+		bad = ckpt_read(ck, &t->plan.weights, items, model + optim, e);
 	}
 	if (unmap_memory(t, &mem, !bad, bad ? &late : e))
 		bad = -1;
-	return bad || (masters && init_masters(&t->exec, &t->plan.slice, e));
+	return bad;
+}
+
+/* Weights alone, the most precise there are, into ALL in plain precision. */
+static int read_weights(struct trainer *t, struct ckpt *ck, void *all,
+			struct arena *a, struct err *e)
+{
+	enum ckpt_role role =
+		ckpt_has_role(ck, ROLE_MASTER) ? ROLE_MASTER : ROLE_PARAM;
+	enum ckpt_dtype dtype =
+		t->plan.prog.elem == sizeof(double) ? CKPT_F64 : CKPT_F32;
+	struct ckpt_item *items;
+	int n = ckpt_weight_items(&t->plan.slice, role, dtype, all, a, &items);
+
+	return ckpt_read(ck, &t->plan.weights, items, n, e);
+}
+
+static int load_weights(struct trainer *t, struct ckpt *ck, struct arena *a,
+			struct err *e)
+{
+	bool half = t->plan.prog.master >= 0;
+	size_t n = (size_t)t->plan.slice.elements + 1;
+	struct err late;
+	void *all = half ? calloc(n, sizeof(float))
+			 : exec_map(&t->exec, FAMILY_PARAM, true, e);
+	int bad;
+
+	if (!all)
+		return half ? err_set(e, CODE_LAUNCH,
+				      "cannot allocate %zu weights on the host",
+				      n)
+			    : -1;
+	bad = read_weights(t, ck, all, a, e);
+	if (half) {
+		bad = bad || init_weights(&t->exec, &t->plan.slice, all, e);
+		free(all);
+	} else if (exec_unmap(&t->exec, FAMILY_PARAM, all, !bad,
+			      bad ? &late : e)) {
+		bad = -1;
+	}
+	return bad ? -1 : 0;
 }
 
 int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
@@ -144,7 +190,8 @@ int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 		t->step = ckpt_progress(ck)->step;
 		t->consumed_samples = ckpt_progress(ck)->consumed_samples;
 	}
-	bad = read_memory(r, t, ck, a, e);
+	bad = r->weights_only ? load_weights(t, ck, a, e)
+			      : read_state(r, t, ck, a, e);
 	if (!bad && t->plan.rank == 0 && !r->weights_only)
 		warn_order(r, t, ck, a);
 	ckpt_close(ck);

@@ -166,7 +166,7 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 	double seconds;
 
 	if (exec_results(&t->exec, &s, &seconds, e))
-		return -1;
+		return err_wrap(e, "step %" PRId64 ": ", t->step);
 	*out = (struct trainer_result){
 		.step = (int64_t)s.key[1] + 1,
 		.loss = reported_loss(&s),
