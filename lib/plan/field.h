@@ -86,9 +86,9 @@ struct field {
 	double min, max;  /* of numbers, inclusive */
 	const char *const *names; /* of an enum, NULL-terminated */
 	const char *help;	  /* unit and meaning, one line */
-	enum feature of;
-	const char *unserved; /* the check that says a value other than the
-				 default, if train-worker does not run it */
+	enum feature of;	  /* without it the setting means nothing */
+	/* The check that tells of other values than the default, or NULL. */
+	const char *unserved;
 };
 
 /* A row of the table of struct GROUP; the rest is as in struct field. */

@@ -29,7 +29,7 @@ ROW(num_attention_heads, INT, NULL, 1, 65536, NULL,
 	"query heads; required"),
 ROW(num_query_groups, INT, NULL, 1, 65536, NULL,
 	"key/value heads; derived: num_attention_heads"),
-ROW(kv_channels, INT, NULL, 1, 65536, NULL,
+ROW(kv_channels, INT, NULL, 1, 1 << 20, NULL,
 	"width of a head, elements; derived: hidden_size / "
 	"num_attention_heads"),
 ROW(gated_linear_unit, BOOL, "false", 0, 0, NULL,
