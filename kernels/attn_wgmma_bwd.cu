@@ -186,7 +186,6 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	barriers_ready();
 	if (warp >= 4 * GROUPS) {
 		int head = blockIdx.x % a.G * (a.per + 2) + a.per;
-
 		registers_less<REGISTERS_FETCH>();
 		if (warp > 4 * GROUPS)
 			return;
@@ -196,7 +195,6 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 		return;
 	}
 	registers_more<REGISTERS_MORE<GROUPS, 1>>();
-
 	dropper drop(a.drop);
 	struct attn_place at = attn_place(a, b, h0);
 	int group = warp / 4, row = j0 + 16 * warp;
@@ -208,7 +206,6 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 		uint32_t queries = tile + n % SLOTS * 2 * TILE;
 		uint32_t dout = queries + TILE;
 		const query_rows<N> &r = rows[n % SLOTS];
-
 		products_begin();
 		mul_nt<ROWS, N, DP>(dp, value, dout);
 		if (i0 < row + 16)
@@ -224,7 +221,6 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 		mul_nn<N, DP>(dv, p, dout);
 		mul_nn<N, DP>(dk, ds, queries);
 	};
-
 	key += 64 * 128 * group;
 	value += 64 * 128 * group;
 	barrier_wait(&rows_full, 0);
