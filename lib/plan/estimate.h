@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step of any valid config would need and take: memory by formula,
+ * time by a roofline of what is computed, moved and sent.  For configs that train-worker can
+ * run, the plan itself (sum.h) is exact about memory; this is for what has no
+ * plan yet, and for the many placements among which one is to be found.
+ */
+#ifndef PLAN_ESTIMATE_H
+#define PLAN_ESTIMATE_H
+
+#include "lib/plan/cluster.h"
+#include "lib/plan/prog.h"
+
+struct estimate_rank {
+	int64_t bytes[FAMILIES]; /* as in prog.h */
+	double forward, backward; /* seconds of one micro-batch, all its chunks */
+};
+
+struct estimate {
+	struct estimate_rank *rank; /* by pp */
+	int pp;
+	int worst;      /* the pp rank that needs most memory */
+	int64_t memory; /* bytes of that one, all families */
+	double step;    /* seconds of a training step */
+	double bubble;  /* share of it that the pipeline waits, 0 to 1 */
+	double tokens_per_second, flops_share; /* of the peak, by flops_model */
+};
+
+/*
+ * CONFIG is finalised and has passed its checks for CL->world ranks.  Fails
+ * (CODE_CONFIG) for a world that does not fit.
+ */
+int estimate_build(struct estimate *out, const struct config *config,
+		   const struct cluster *cl, struct arena *a, struct err *e);
+
+#endif
