@@ -5,6 +5,7 @@
 . test/lib.sh
 
 command -v nvcc >/dev/null || skip_all "no nvcc on this machine"
+ldd "$BIN/train-worker" | grep -q libcudart || skip_all "built without CUDA"
 run make -s gpu-plan
 [[ $out =~ '# SKIP '(.*) ]] && skip_all "${BASH_REMATCH[1]}"
 like "the engines compile" "$out" '1\.\.[1-9][0-9]*$'
