@@ -199,6 +199,7 @@ static int run_profile(struct trainer *t, struct err *e)
 		printf("rank %d, step %" PRId64 "\n", t->plan.rank,
 		       t->step + 1);
 		profile_print(stdout, p, &p->train, ms);
+		fflush(stdout); /* the job may be killed before it ends */
 	}
 	free(ms);
 	return bad;
