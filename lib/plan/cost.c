@@ -27,6 +27,11 @@ static double at_most(double x, double most)
 	return x < most ? x : most;
 }
 
+static double at_least(double x, double least)
+{
+	return x > least ? x : least;
+}
+
 static struct span span_of(const struct machine *m, int size, int stride)
 {
 	int local = m->per_node / stride;
@@ -59,19 +64,27 @@ void machine_build(struct machine *m, const struct cluster *cl,
 	m->span[GROUP_WORLD] = span_of(m, g->world, 1);
 }
 
-/* Share of the SMs that have a tile to work on, over all waves. */
+/* N waves of tiles: the share of the SMs that work, over all of them. */
+static double filled(double n)
+{
+	return n / ceil(n);
+}
+
+/*
+ * The same for the best of a product's tilings: tiles of half the size are
+ * 10% slower but fill the last wave, and so does cutting the sum in parts,
+ * which then have to be added up.
+ */
 static double waves(const struct gpu *gpu, double rows, double out, double in)
 {
-	double tiles = ceil(rows / 128) * ceil(out / 256), splits, full, n;
+	double n = ceil(rows / 128) * ceil(out / 256) / gpu->sms;
+	double best = at_least(filled(n), 0.9 * filled(2 * n)), cut;
 
-	splits = tiles < gpu->sms ? floor(in / 1024) : 1;
-	splits = splits < 1 ? 1 : at_most(splits, ceil(gpu->sms / tiles));
-	n = tiles * splits / gpu->sms;
-	full = n / ceil(n);
-	/* A tile of half the size is 10% slower but fills the last wave. */
-	n *= 2;
-	n = 0.9 * n / ceil(n);
-	return full > n ? full : n;
+	for (int parts = 2; parts <= 8 && in / parts >= 1024; parts++) {
+		cut = filled(n * parts) * (1 - 0.015 * parts);
+		best = at_least(best, cut);
+	}
+	return best;
 }
 
 double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
