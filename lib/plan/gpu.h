@@ -18,6 +18,7 @@ struct gpu {
 };
 
 /* All of them, the default first, up to one without a name. */
+#define GPU_NAMES "h200, h100, a100-80g and b200"
 extern const struct gpu gpu_table[];
 
 /* The row of NAME, of the default for NULL, or NULL. */
