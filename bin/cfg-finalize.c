@@ -25,7 +25,9 @@
 enum { JOBS_MAX = 64, WORKER_MIB = 32 };
 
 struct options {
-	int64_t world, jobs, vocab;
+	int64_t jobs, vocab;
+	struct cluster on;
+	const char *gpu;
 	const char *from;
 	enum config_format format;
 	bool json, force, list_checks, list_settings;
@@ -162,9 +164,9 @@ static void work(const struct batch *b, const struct input *in,
 	}
 	if (verdict_import(&v, opt->format, in->file, opt->sets.item,
 			   opt->sets.count, &a, &unreadable))
-		v.world = opt->world;
+		v.world = opt->on.world;
 	else
-		verdict_reach(&v, opt->world);
+		verdict_reach(&v, &opt->on);
 	out->code = verdict_code(&v);
 	out->valid = v.valid;
 	if (v.valid && (opt->output || opt->output_dir) &&
@@ -410,9 +412,18 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 enum cli_found *found, struct err *e)
 {
 	const struct cli_opt opts[] = {
-		{"world", 0, CLI_INT, &o->world, "N",
+		{"world", 0, CLI_INT, &o->on.world, "N",
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
+		{"nodes", 0, CLI_INT, &o->on.nodes, "N",
+		 "nodes of the job", 1, GRID_WORLD_MAX},
+		{"gpus-per-node", 0, CLI_INT, &o->on.gpus_per_node, "G",
+		 "GPUs, and ranks, of a node", 1, 1024},
+		{"gpu-memory", 0, CLI_SIZE, &o->on.gpu_memory, "SIZE",
+		 "of one GPU (80G): whether a rank fits", 1 << 20,
+		 (int64_t)1 << 50},
+		{"gpu", 0, CLI_STRING, &o->gpu, "NAME",
+		 "whose times --suggest predicts (h200)", 0, 0},
 		{"from", 0, CLI_STRING, &o->from, "FORMAT",
 		 "translate the inputs from: megatron, hf", 0, 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
@@ -445,6 +456,19 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		opts};
 
 	return cli_parse(&cli, argc, argv, first, found, e);
+}
+
+/* What the job would run on; its memory is one of so many ranks. */
+static int choose_cluster(struct options *o, struct err *e)
+{
+	if (cluster_gpu(&o->on, o->gpu, e))
+		return -1;
+	cluster_finish(&o->on);
+	if (o->on.gpu_memory && !o->on.world && !o->from)
+		return err_set(e, CODE_USAGE,
+			       "--gpu-memory needs --world, or --nodes with "
+			       "--gpus-per-node");
+	return 0;
 }
 
 static int choose_format(struct options *o, struct err *e)
@@ -510,7 +534,8 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("cfg-finalize", -1, LOG_INFO);
 	if (parse(&o, argc, argv, &first, &found, &e) ||
-	    choose_format(&o, &e) || arena_open(&a, &e)) {
+	    choose_cluster(&o, &e) || choose_format(&o, &e) ||
+	    arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
