@@ -120,6 +120,8 @@ $(BUILD)/kernels/%.f64.o: kernels/%.c Makefile
 
 $(BUILD)/lib/train/init.o: override CFLAGS += -fopenmp
 
+$(BUILD)/lib/plan/show_html.o: lib/plan/show_html.html
+
 $(BUILD)/%.o: %.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)

@@ -10,14 +10,16 @@
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
+#include "lib/plan/gpu.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/show.h"
 #include "lib/plan/verdict.h"
 
 struct options {
-	int64_t world, rank, per_node; /* 0, -1, 0: not given */
+	struct cluster cluster;
+	int64_t rank; /* -1: not given */
 	bool json, sbatch, explain;
-	const char *svg;
+	const char *svg, *html, *gpu;
 	struct cli_list sets;
 };
 
@@ -25,7 +27,7 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 enum cli_found *found, struct err *e)
 {
 	const struct cli_opt opts[] = {
-		{"world", 0, CLI_INT, &o->world, "N",
+		{"world", 0, CLI_INT, &o->cluster.world, "N",
 		 "ranks (SLURM_NTASKS, else the fewest that fit)", 1,
 		 GRID_WORLD_MAX},
 		{"rank", 0, CLI_INT, &o->rank, "R",
@@ -35,11 +37,17 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 0},
 		{"svg", 0, CLI_STRING, &o->svg, "FILE",
 		 "draw layers x ranks and the step's timeline too", 0, 0},
+		{"html", 0, CLI_STRING, &o->html, "FILE",
+		 "the same and all else as one page", 0, 0},
+		{"gpu-memory", 0, CLI_SIZE, &o->cluster.gpu_memory, "SIZE",
+		 "of one GPU (80G), to draw the ranks' beside it", 1 << 20,
+		 (int64_t)1 << 50},
+		{"gpu", 0, CLI_STRING, &o->gpu, "NAME",
+		 "whose times are estimated: " GPU_NAMES " (h200)", 0, 0},
 		{"sbatch", 0, CLI_FLAG, &o->sbatch, NULL,
 		 "print the #SBATCH lines that fit", 0, 0},
-		{"per-node", 0, CLI_INT, &o->per_node, "N",
-		 "ranks of a node, for --sbatch (8, or the world)", 1,
-		 GRID_WORLD_MAX},
+		{"per-node", 0, CLI_INT, &o->cluster.gpus_per_node, "N",
+		 "ranks of a node (8, or the world)", 1, GRID_WORLD_MAX},
 		{"explain", 0, CLI_FLAG, &o->explain, NULL,
 		 "why each layer has its spec, where values come from", 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
@@ -90,19 +98,19 @@ static int choose_world(struct options *o, const struct place *p,
 	const char *tasks = getenv("SLURM_NTASKS");
 
 	*from = "--world";
-	if (o->world)
+	if (o->cluster.world)
 		return 0;
 	if (tasks && *tasks) {
 		*from = "SLURM_NTASKS";
-		if (cli_int(tasks, 1, GRID_WORLD_MAX, &o->world, e))
+		if (cli_int(tasks, 1, GRID_WORLD_MAX, &o->cluster.world, e))
 			return err_wrap(e, "SLURM_NTASKS: ");
 		return 0;
 	}
 	*from = "the fewest ranks that fit, for no --world was given";
-	o->world = fewest_ranks(p);
+	o->cluster.world = fewest_ranks(p);
 	log_info("world %" PRId64 ": the fewest ranks that fit; --world says "
 		 "otherwise",
-		 o->world);
+		 o->cluster.world);
 	return 0;
 }
 
@@ -110,32 +118,37 @@ static int choose_world(struct options *o, const struct place *p,
 static int read_config(struct options *o, const char *file, struct verdict *v,
 		       struct arena *a, const char **from, struct err *e)
 {
+	int64_t world;
+
 	if (verdict_read(v, file, o->sets.item, o->sets.count, a, e) ||
 	    choose_world(o, &v->config->place, from, e))
 		return -1;
-	verdict_reach(v, &(struct cluster){.world = o->world});
+	world = o->cluster.world;
+	verdict_reach(v, &(struct cluster){.world = world});
 	if (report_count(&v->report, WARNING))
 		fputs(verdict_text(v, a), stderr);
 	if (!v->valid)
 		return err_set(e, CODE_FINDINGS,
 			       "'%s' does not make a plan for world %" PRId64,
-			       file, o->world);
-	if (o->rank >= o->world)
+			       file, world);
+	if (o->rank >= world)
 		return err_set(e, CODE_USAGE,
 			       "--rank: %" PRId64
 			       " is not below the world of %" PRId64,
-			       o->rank, o->world);
+			       o->rank, world);
 	return 0;
 }
 
-static int write_svg(const char *path, const struct show *s, struct err *e)
+static int write_picture(const char *path,
+			 void (*draw)(FILE *, const struct show *),
+			 const struct show *s, struct err *e)
 {
 	FILE *f = fopen(path, "w");
 	int bad;
 
 	if (!f)
 		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	show_svg(f, s);
+	draw(f, s);
 	bad = ferror(f);
 	if (fclose(f) || bad)
 		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
@@ -163,14 +176,11 @@ static int one_rank(const struct options *o, const struct show *s,
 
 static int print(const struct options *o, const struct show *s, struct err *e)
 {
-	int per_node = (int)o->per_node;
-
-	if (!per_node || per_node > s->sum->grid.world)
-		per_node = s->sum->grid.world < 8 ? s->sum->grid.world : 8;
-	if (o->svg && write_svg(o->svg, s, e))
+	if ((o->svg && write_picture(o->svg, show_svg, s, e)) ||
+	    (o->html && write_picture(o->html, show_html, s, e)))
 		return -1;
 	if (o->sbatch)
-		show_sbatch(stdout, s, per_node);
+		show_sbatch(stdout, s, (int)o->cluster.gpus_per_node);
 	else if (o->json)
 		show_json(stdout, s, (int)o->rank);
 	else if (o->rank >= 0)
@@ -182,21 +192,37 @@ static int print(const struct options *o, const struct show *s, struct err *e)
 	return 0;
 }
 
+/* Without --per-node a node has CLUSTER_PER_NODE ranks. */
+static void choose_node(struct cluster *cl)
+{
+	if (!cl->gpus_per_node)
+		cl->gpus_per_node = CLUSTER_PER_NODE;
+	if (cl->gpus_per_node > cl->world)
+		cl->gpus_per_node = cl->world;
+}
+
 static int work(struct options *o, const char *file, struct arena *a,
 		struct err *e)
 {
-	struct show s = {.file = file, .a = a};
-	struct verdict v;
+	struct estimate estimate;
 	struct sum sum;
+	struct show s = {.file = file,
+			 .a = a,
+			 .sum = &sum,
+			 .estimate = &estimate,
+			 .cluster = &o->cluster};
+	struct verdict v;
 
-	if (read_config(o, file, &v, a, &s.world_from, e))
+	if (cluster_gpu(&o->cluster, o->gpu, e) ||
+	    read_config(o, file, &v, a, &s.world_from, e))
 		return -1;
-	if (sum_build(&sum, v.config, (int)o->world, a, e)) {
+	choose_node(&o->cluster);
+	if (sum_build(&sum, v.config, (int)o->cluster.world, a, e) ||
+	    estimate_build(&estimate, v.config, &o->cluster, a, e)) {
 		if (e->code == CODE_CONFIG)
 			e->code = CODE_FINDINGS;
 		return -1;
 	}
-	s.sum = &sum;
 	if (print(o, &s, e))
 		return -1;
 	return sys_flush_stdout(e);

@@ -67,7 +67,16 @@ is "what is not served yet is a warning" "$rc" 0
 like "on standard error" "$err" "mtp_num_layers: warning: .*\[served-mtp\]"
 like "the stages are known" "$out" "embedding, mtp 1"
 like "the rest is not" "$out" "no program: train-worker does not serve"
-like "but its weights" "$out" " 0   0   0   0   0   0   0   0 +37,248 +146K +146K +291K +- +- +- +-"
+like "but its weights, and estimates" "$out" \
+	" 0   0   0   0   0   0   0   0 +37,248 +146K +146K +291K( +~[0-9.]+K){2,4}"
+like "and estimated times" "$out" "estimated on h200, 4 a node: [0-9.e-]+ s a step, "
+run stage-build --world 1 --gpu h200 --set 'spec.device="cuda"' $d/llama.cfg
+like "they are there for GPUs too" "$out" "estimated on h200, 1 a node: "
+run stage-build --world 1 --gpu a1 $d/llama.cfg
+is "an unknown GPU: exit 2" "$rc" 2
+like "with those that are known" "$err" "'a1'.*h200, h100, a100-80g and b200"
+run stage-build --world 4 --set $pp=4 --set shape.mtp_num_layers=1 \
+	--set 'place.pipeline_model_parallel_layout="Et*4|t*4|m|L"' $d/llama.cfg
 is "at most 100 columns" "$(wc -L <"$T/.out" | awk '$1 > 100')" ""
 run stage-build --world 4 --rank 3 --set $tp=2 \
 	--set shape.num_moe_experts=4 --set shape.mtp_num_layers=1 \
@@ -82,7 +91,7 @@ like "but no program" "$out" "activations +-
 .*no program: train-worker does not serve"
 run stage-build --world 8 --set 'place.data_parallel_sharding_strategy="optim_grads_params"' \
 	--explain --set run.global_batch_size=16 $d/llama.cfg
-like "sharded parameters are what a rank allocates" "$out" " 0   0   0   0   0   0   0   0 +9,328 +36.4K +36.4K +72.9K +-"
+like "sharded parameters are what a rank allocates" "$out" " 0   0   0   0   0   0   0   0 +9,328 +36.4K +36.4K +72.9K +~"
 like "and explained" "$out" "optimizer state, gradients and parameters: each rank of dp_cp keeps"
 run stage-build --world 1 --set 'spec.device="auto"' $d/llama.cfg
 like "whose bytes they are" "$out" 'planned for CPUs; spec.device = "cuda" plans for GPUs'

@@ -16,7 +16,7 @@ jq_is() { # NAME FILTER WANT, of $out
 run stage-build --json "${set8[@]}" $d/gpt2.cfg
 is "exit 0 in silence" "$rc:$err" "0:"
 is "one line" "$(wc -l <"$T/.out")" 1
-jq_is "keys" keys_unsorted '["shape_hash","world","grid","stages","ranks","groups","bubble"]'
+jq_is "keys" keys_unsorted '["shape_hash","world","grid","stages","ranks","estimate","groups","bubble"]'
 jq_is "keys of grid" '.grid | keys_unsorted' \
 	'["tp","pp","vp","cp","ep","etp","dp","edp"]'
 jq_is "grid" '[.grid[]]' '[2,2,2,1,1,2,2,2]'
@@ -34,6 +34,10 @@ jq_is "roles" '[.stages[] | [.embedding,.final_norm,.output_head,.loss]] | .[0,3
 	'[true,false,false,false]'$'\n''[false,true,true,true]'
 jq_is "ranks in order, tp fastest" '[.ranks[] | [.rank,.tp,.dp,.pp]] | .[0,1,2,7]' \
 	'[0,0,0,0]'$'\n''[1,1,0,0]'$'\n''[2,0,1,0]'$'\n''[7,1,1,1]'
+jq_is "keys of the estimate" '.estimate | keys_unsorted' \
+	'["gpu","gpus_per_node","step_seconds","tokens_per_second","share_of_peak","bubble","bytes"]'
+jq_is "its bytes are the plan's" '(.ranks | map({(.pp | tostring): .bytes}) | add) ==
+	(.estimate.bytes | map({(.pp | tostring): del(.pp)}) | add)' true
 jq_is "total is the sum" '[.ranks[].bytes | ([.[]] | add) == 2 * .total] | all' true
 jq_is "groups tile the world" '[.groups | del(.embedding)[] | flatten | sort == [range(8)]] | all' true
 jq_is "the tied embedding's groups" .groups.embedding '[[0,4],[1,5],[2,6],[3,7]]'
@@ -53,6 +57,7 @@ is "not served: exit 0" "$rc" 0
 jq_is "what is not known is null" \
 	'[.stages[0].parameters,.stages[0].flops,.ranks[0].parameters,.ranks[0].bytes.total,.bubble]' \
 	'[null,null,null,null,null]'
+jq_is "but estimated" '.estimate | .step_seconds > 0 and ([.bytes[0][]] | min) >= 0 and .bytes[0].total > 0' true
 run stage-build --json --world 1 --set 'place.recompute_granularity="selective"' $d/llama.cfg
 jq_is "what is known is not" \
 	'[.stages[0].parameters,.stages[0].flops,.ranks[0].bytes.parameters/4 >= .stages[0].parameters,.ranks[0].bytes.activations]' \

@@ -46,21 +46,42 @@ pp=place.pipeline_model_parallel_size
 draw "8 ranks" 8 --set place.tensor_model_parallel_size=2 --set $pp=4 $d/gpt2.cfg
 like "the table is printed too" "$out" "pipeline bubble"
 has "its title" "8 ranks = tp 2 × pp 4"
-is "a row label for each pipeline rank, twice" "$(grep -c '>pp [0-3]<' "$T/x.svg")" 8
-is "each slot has its micro-batch" \
-	"$(grep -cE 'anchor="middle" fill="#(ffffff|0f172a)">(0|1|2|3|4|5|6|7|8|9|10|11)<' "$T/x.svg")" 96
+is "a row for each pipeline rank: layers, memory, time" "$(grep -c '>pp [0-3]<' "$T/x.svg")" 12
+is "each slot has its micro-batch" "$(awk '/>One step</ { on = 1 } on' "$T/x.svg" |
+	grep -cE 'anchor="middle" fill="#(ffffff|0f172a)">(0|1|2|3|4|5|6|7|8|9|10|11)<')" 96
+is "each rank its place in tp" "$(awk '/>The grids/ { on = 1 } />One step</ { on = 0 } on' "$T/x.svg" |
+	grep -c 'fill="#0f172a">[01]<')" 2
 has "the bubble of the table" \
 	"bubble $(sed -n 's/^pipeline bubble: \([0-9.]*\)%.*/\1/p' <<<"$out")%"
 
 draw "64 ranks" 64 --set $pp=64 --set shape.num_layers=64 --set run.global_batch_size=96 $d/llama.cfg
-is "64 rows, twice" "$(grep -cE '>pp [0-9]+<' "$T/x.svg")" 128
+is "64 rows, three times" "$(grep -cE '>pp [0-9]+<' "$T/x.svg")" 192
 draw "virtual stages" 2 --set $pp=2 --set place.virtual_pipeline_model_parallel_size=4 $d/llama.cfg
 is "a colour each" "$(grep -oE '>(forward v0|backward v0|v[123])<' "$T/x.svg" | wc -l)" 8
 draw "many micro-batches" 4 --set $pp=4 --set run.global_batch_size=4000 $d/llama.cfg
 has "are drawn together" "mixed, too narrow to draw"
 ok "and stay small" test "$(stat -c %s "$T/x.svg")" -lt 200000
 draw "not served" 2 --set $pp=2 --set shape.qk_layernorm=true $d/llama.cfg
-has "has no timeline" "no timeline"
+has "has an estimated timeline" "time as a share of [0-9.e-]* s, estimated for h200"
+
+draw "experts, mtp, cp" 64 --gpu-memory 9G $d/moe.cfg
+has "the depth of multi-token prediction has a column" '>m0<'
+has "and a block on the last stage" '>m<'
+has "kinds of layers are told apart" '>dense<'
+has "with their colours" '>experts<'
+is "an axis a strip" "$(grep -oE '>(tp|cp|dp|etp|ep|edp)<' "$T/x.svg" | xargs)" \
+	">tp< >cp< >dp< >ep< >edp<"
+has "a line where the memory of a GPU ends" 'a GPU has 9.00G'
+is "in red what does not fit" "$(grep -c 'fill="#dc2626">[89][.0-9]*G<' "$T/x.svg")" \
+	"$(stage-build --world 64 --json $d/moe.cfg 2>/dev/null |
+		jq '[.estimate.bytes[].total | select(. > 9 * 1073741824)] | length')"
+draw "experts in few" 4 --set place.tensor_model_parallel_size=1 --set place.sequence_parallel=false \
+	--set place.pipeline_model_parallel_size=1 --set place.context_parallel_size=1 \
+	--set 'place.pipeline_model_parallel_layout="Et*27mL"' \
+	--set place.expert_model_parallel_size=4 $d/moe.cfg
+has "which experts are where" '>1: experts 16-31<'
+draw "one rank" 1 $d/llama.cfg
+is "has no grid" "$(grep -c '>The grids' "$T/x.svg")" 0
 
 cp $d/llama.cfg "$T/a<b>&"$'\001\377'.cfg
 draw "a strange file name" 1 "$T/a<b>&"$'\001\377'.cfg

@@ -150,8 +150,8 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 	r->bytes[FAMILY_COMM] =
 		(int64_t)(fmax(estimate_buffers(&b->s), packed) + scratch);
 	r->bytes[FAMILY_HOST] = estimate_host(&b->s, b->pipe.m);
-	*finish = fmax(*finish,
-		       estimate_finish(&b->s, &b->grid, params, arrays));
+	*finish =
+		fmax(*finish, estimate_finish(&b->s, &b->grid, params, arrays));
 	return 0;
 }
 
@@ -161,20 +161,20 @@ static void simulate(struct making *b, double finish)
 	const struct pipeline *p = &b->pipe;
 	int count = p->pp * p->vp;
 	double *time = arena_alloc(b->a, 2 * (size_t)count, sizeof(*time));
-	struct sched *sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*sched));
-	struct sched_sim sim;
 	struct estimate *out = b->out;
 	const struct run *run = &b->c->run;
 
 	for (int i = 0; i < count; i++)
 		for (int k = 0; k < 2; k++)
 			time[k * count + i] = b->cost[i].time[k];
+	out->sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*out->sched));
 	for (int r = 0; r < p->pp; r++)
-		sched_build(&sched[r], p->pp, r, p->vp, p->m, p->group, b->a);
-	sched_simulate(&sim, sched, p->pp, p->vp, time, time + count,
+		sched_build(&out->sched[r], p->pp, r, p->vp, p->m, p->group,
+			    b->a);
+	sched_simulate(&out->sim, out->sched, p->pp, p->vp, time, time + count,
 		       estimate_message(&b->s), b->a);
-	out->step = sim.step + finish;
-	out->bubble = sim.bubble * sim.step / out->step;
+	out->step = out->sim.step + finish;
+	out->bubble = out->sim.bubble * out->sim.step / out->step;
 	out->tokens_per_second = (double)run->global_batch_size *
 				 (double)b->c->shape.seq_length / out->step;
 	out->flops_share = estimate_flops(b->c) /

@@ -5,13 +5,17 @@
 
 #include <stdio.h>
 
+#include "lib/plan/estimate.h"
 #include "lib/plan/sum.h"
 
 struct show {
 	const struct sum *sum;
 	const char *file;	/* the config, as it was named */
 	const char *world_from; /* "--world", "SLURM_NTASKS", ... */
-	struct arena *a;	/* for texts on the way */
+	/* for what the plan does not know, and for times on GPUs */
+	const struct estimate *estimate;
+	const struct cluster *cluster;
+	struct arena *a; /* for texts on the way */
 };
 
 /* Text is at most this wide, but for the config's own names. */
@@ -36,8 +40,17 @@ void show_explain(FILE *f, const struct show *s);
  */
 void show_json(FILE *f, const struct show *s, int rank);
 
-/* One self-contained SVG: layers x ranks, and the timeline of a step. */
+/*
+ * One self-contained SVG: layers x ranks, memory (beside that of a GPU, if the
+ * cluster has it), both grids, and the timeline of a step.
+ */
 void show_svg(FILE *f, const struct show *s);
+
+/*
+ * One self-contained page: that drawing, every number of show_json as tables,
+ * and any rank with its groups.
+ */
+void show_html(FILE *f, const struct show *s);
 
 /* The #SBATCH lines that fit, with PER_NODE tasks on a node. */
 void show_sbatch(FILE *f, const struct show *s, int per_node);

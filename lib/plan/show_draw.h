@@ -11,8 +11,9 @@ enum { PAGE_WIDTH = 1200, PLOT_LEFT = 200, PLOT_RIGHT = 1110, PAGE_EDGE = 36 };
 /* Heights of what stands around the rows. */
 enum {
 	TITLE_HEIGHT = 104,
-	MAP_HEAD = 58,
+	MAP_HEAD = 64,
 	PANEL_GAP = 44,
+	KINDS_HEIGHT = 22,
 	TIME_HEAD = 40,
 	TIME_AXIS = 36,
 	PAGE_FOOT = 28
@@ -50,8 +51,23 @@ void draw_row_label(const struct draw *d, double top, int pp);
 /* The size that text in a row can have; 0: no room for text. */
 double draw_row_text(const struct draw *d);
 
+/*
+ * A sample of FILL and its NAME, which end at X; returns where the next one to
+ * the left ends.
+ */
+double draw_legend(const struct draw *d, double x, double y, const char *fill,
+		   const char *name);
+
 /* Each draws its panel from TOP down: its head, the rows, the axis. */
 void draw_map(const struct draw *d, double top);
+void draw_memory(const struct draw *d, double top);
+void draw_grid(const struct draw *d, double top);
 void draw_time(const struct draw *d, double top);
+
+/* How high they are; 0: there is nothing to draw. */
+double draw_map_height(const struct draw *d);
+double draw_memory_height(const struct draw *d);
+double draw_grid_height(const struct draw *d);
+double draw_time_height(const struct draw *d);
 
 #endif

@@ -13,19 +13,23 @@ struct strip {
 	int size;
 	int at; /* of the coordinate in struct coord, in bytes */
 	double hue;
+	bool expert; /* an axis of the experts' grid */
 };
 
-enum { DENSE_AXES = 3, GRID_AXES = 6 };
+enum { GRID_AXES = 6 };
 
 static int strips(const struct draw *d, struct strip out[GRID_AXES])
 {
 	const struct grid *g = &d->show->sum->grid;
 	const struct strip all[GRID_AXES] = {
-#define STRIP(axis, text, hue) \
-	{#axis, text, g->axis, (int)offsetof(struct coord, axis), hue}
-		STRIP(tp, "cuts layers", 215),	STRIP(cp, "cuts tokens", 175),
-		STRIP(dp, "repeats", 95),	STRIP(etp, "cuts experts", 265),
-		STRIP(ep, "deals experts", 320), STRIP(edp, "repeats", 35),
+#define STRIP(axis, text, hue, expert) \
+	{#axis, text, g->axis, (int)offsetof(struct coord, axis), hue, expert}
+		STRIP(tp, "cuts layers", 215, false),
+		STRIP(cp, "cuts tokens", 175, false),
+		STRIP(dp, "repeats them", 95, false),
+		STRIP(etp, "cuts experts", 265, true),
+		STRIP(ep, "deals experts", 320, true),
+		STRIP(edp, "repeats experts", 35, true),
 #undef STRIP
 	};
 	int n = 0;
@@ -34,7 +38,7 @@ static int strips(const struct draw *d, struct strip out[GRID_AXES])
 		return 0;
 	for (int i = 0; i < GRID_AXES; i++)
 		if (all[i].size > 1 &&
-		    (i < DENSE_AXES ||
+		    (!all[i].expert ||
 		     d->show->sum->config->shape.num_moe_experts))
 			out[n++] = all[i];
 	return n;
@@ -58,7 +62,7 @@ static int first_ranks(const struct grid *g, int ranks[GRID_MAX])
 	return n;
 }
 
-/* "ep 3", and which experts these are where there is room for it. */
+/* The coordinate, and which experts it means where there is room for them. */
 static const char *box_text(const struct draw *d, const struct strip *s, int at,
 			    double width)
 {
@@ -131,15 +135,14 @@ void draw_grid(const struct draw *d, double top)
 		return;
 	draw_bold(d, PAGE_EDGE, top + 14, 15, "The grids of pp 0");
 	draw_text(d, PLOT_RIGHT, top + 14, 12, "end", FAINT,
-		  shown < all ? arena_printf(d->show->a,
-					     "the first %d of %d ranks", shown,
-					     all)
-			      : "boxes of one number are one group's members "
-				"along the other axes");
+		  shown < all
+			  ? arena_printf(d->show->a, "the first %d of %d ranks",
+					 shown, all)
+			  : "the coordinates of each rank");
 	put_ranks(d, y, ranks, shown);
 	for (int i = 0; i < n; i++) {
 		y += GRID_ROW;
-		if (i == dense_strips(s, n))
+		if (i && s[i].expert && !s[i - 1].expert)
 			y += GRID_GAP;
 		put_strip(d, y, &s[i], ranks, shown);
 	}

@@ -2,7 +2,8 @@
 /* Written as it goes, so that a large world takes no memory. */
 #include <inttypes.h>
 
-#include "lib/plan/show.h"
+#include "lib/plan/gpu.h"
+#include "lib/plan/show_text.h"
 
 static const char *boolean(bool x)
 {
@@ -90,6 +91,29 @@ static void put_group(FILE *f, const struct show *s, int group)
 	fputc(']', f);
 }
 
+/* What is no plan: by pipeline rank, and times on a GPU. */
+static void put_estimate(FILE *f, const struct show *s)
+{
+	const struct estimate *x = s->estimate;
+
+	fprintf(f,
+		"\"estimate\":{\"gpu\":\"%s\",\"gpus_per_node\":%" PRId64
+		",\"step_seconds\":%.6g,\"tokens_per_second\":%.6g,"
+		"\"share_of_peak\":%.6g,\"bubble\":%.6g,\"bytes\":[",
+		s->cluster->gpu->name, s->cluster->gpus_per_node, x->step,
+		x->tokens_per_second, x->flops_share, x->bubble);
+	for (int pp = 0; pp < x->pp; pp++) {
+		fprintf(f, "%s{\"pp\":%d,", pp ? "," : "", pp);
+		for (int k = 0; k < FAMILIES; k++) {
+			put_int(f, family_name(k), true, show_bytes(s, pp, k));
+			fputc(',', f);
+		}
+		put_int(f, "total", true, show_all_bytes(s, pp));
+		fputc('}', f);
+	}
+	fputs("]},", f);
+}
+
 void show_json(FILE *f, const struct show *s, int rank)
 {
 	const struct sum *x = s->sum;
@@ -109,7 +133,9 @@ void show_json(FILE *f, const struct show *s, int rank)
 			fputc(',', f);
 		put_rank(f, x, r);
 	}
-	fputs("],\"groups\":{", f);
+	fputs("],", f);
+	put_estimate(f, s);
+	fputs("\"groups\":{", f);
 	for (int k = 0; k < SUM_GROUPS; k++) {
 		if (k)
 			fputc(',', f);

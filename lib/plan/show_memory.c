@@ -10,26 +10,15 @@ static const char *const fill[FAMILIES] = {
 	[FAMILY_COMM] = "#f472b6",  [FAMILY_HOST] = "#94a3b8",
 };
 
-enum { MEMORY_HEAD = 40, MEMORY_AXIS = 36 };
-
-/* What of pipeline rank PP is known, in bytes. */
-static int64_t known(const struct draw *d, int pp)
-{
-	int64_t all = 0;
-
-	for (int k = 0; k < FAMILIES; k++)
-		if (show_knows(d->show, k))
-			all += show_bytes(d->show, pp, k);
-	return all;
-}
+enum { MEMORY_HEAD = 40, MEMORY_AXIS = 20 };
 
 /* The bytes of the whole width. */
 static double full(const struct draw *d)
 {
-	double most = (double)d->show->gpu_memory;
+	double most = (double)d->show->cluster->gpu_memory;
 
 	for (int pp = 0; pp < d->show->sum->grid.pp; pp++)
-		most = fmax(most, (double)known(d, pp));
+		most = fmax(most, (double)show_all_bytes(d->show, pp));
 	return fmax(most, 1);
 }
 
@@ -41,7 +30,8 @@ static double bytes_x(const struct draw *d, double bytes)
 static void put_bar(const struct draw *d, double rows, int pp)
 {
 	double y = rows + pp * d->row, size = draw_row_text(d), from = 0;
-	int64_t all = known(d, pp), gpu = d->show->gpu_memory;
+	int64_t all = show_all_bytes(d->show, pp),
+		gpu = d->show->cluster->gpu_memory;
 
 	draw_row_label(d, rows, pp);
 	draw_rect(d, PLOT_LEFT, y + 1, PLOT_RIGHT - PLOT_LEFT, d->row - 2,
@@ -49,8 +39,6 @@ static void put_bar(const struct draw *d, double rows, int pp)
 	for (int k = 0; k < FAMILIES; k++) {
 		double x = bytes_x(d, from);
 
-		if (!show_knows(d->show, k))
-			continue;
 		from += (double)show_bytes(d->show, pp, k);
 		if (bytes_x(d, from) - x >= 0.25)
 			draw_rect(d, x, y + 1, bytes_x(d, from) - x, d->row - 2,
@@ -67,8 +55,7 @@ static void put_bar(const struct draw *d, double rows, int pp)
 static bool any(const struct draw *d, int family)
 {
 	for (int pp = 0; pp < d->show->sum->grid.pp; pp++)
-		if (show_knows(d->show, family) &&
-		    show_bytes(d->show, pp, family))
+		if (show_bytes(d->show, pp, family))
 			return true;
 	return false;
 }
@@ -76,7 +63,7 @@ static bool any(const struct draw *d, int family)
 /* A line where the GPU's memory ends. */
 static void put_limit(const struct draw *d, double top, double bottom)
 {
-	double x = bytes_x(d, (double)d->show->gpu_memory);
+	double x = bytes_x(d, (double)d->show->cluster->gpu_memory);
 
 	fprintf(d->f,
 		"<path stroke=\"#dc2626\" stroke-width=\"1.5\" "
@@ -84,13 +71,11 @@ static void put_limit(const struct draw *d, double top, double bottom)
 		x, top, bottom + 5);
 	draw_text(d, x, bottom + 18, 11, "end", "#dc2626",
 		  arena_printf(d->show->a, "a GPU has %s",
-			       word_bytes(d->show->gpu_memory).s));
+			       word_bytes(d->show->cluster->gpu_memory).s));
 }
 
 double draw_memory_height(const struct draw *d)
 {
-	if (!show_knows(d->show, FAMILY_PARAM))
-		return MEMORY_HEAD;
 	return MEMORY_HEAD + d->show->sum->grid.pp * d->row + MEMORY_AXIS;
 }
 
@@ -100,20 +85,14 @@ void draw_memory(const struct draw *d, double top)
 	double bottom = rows + d->show->sum->grid.pp * d->row;
 
 	draw_bold(d, PAGE_EDGE, top + 14, 15, "Memory of each rank");
-	if (!show_knows(d->show, FAMILY_PARAM)) {
-		draw_text(d, PLOT_LEFT, top + 14, 12, "start", FAINT,
-			  "not known: the weights of these layers have no "
-			  "placement yet");
-		return;
-	}
 	for (int k = FAMILIES - 1; k >= 0; k--)
 		if (any(d, k))
 			x = draw_legend(d, x, top + 14, fill[k],
 					family_name(k));
 	for (int pp = 0; pp < d->show->sum->grid.pp; pp++)
 		put_bar(d, rows, pp);
-	if (d->show->gpu_memory)
+	if (d->show->cluster->gpu_memory)
 		put_limit(d, rows, bottom);
 	draw_text(d, PLOT_LEFT, bottom + 18, 11, "start", FAINT,
-		  show_memory_source(d->show));
+		  show_bytes_source(d->show));
 }

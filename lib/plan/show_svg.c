@@ -80,6 +80,15 @@ void draw_rect(const struct draw *d, double x, double y, double w, double h,
 		x, y, w, h, fmin(3, fmin(w, h) / 4), fill);
 }
 
+double draw_legend(const struct draw *d, double x, double y, const char *fill,
+		   const char *name)
+{
+	x -= draw_width(name, 12);
+	draw_text(d, x, y, 12, "start", INK, name);
+	draw_rect(d, x - 18, y - 10, 12, 12, fill);
+	return x - 36;
+}
+
 double draw_width(const char *text, double size)
 {
 	return 0.58 * size * (double)strlen(text);
@@ -140,15 +149,33 @@ static void put_title(const struct draw *d)
 			     c->run.micro_batch_size, c->shape.seq_length));
 }
 
-/* Without a program there is no timeline. */
-static double page_height(const struct draw *d)
-{
-	double rows = d->show->sum->grid.pp * d->row;
-	double time = TIME_HEAD;
+static const struct panel {
+	double (*height)(const struct draw *d);
+	void (*draw)(const struct draw *d, double top);
+} panels[] = {
+	{draw_map_height, draw_map},
+	{draw_memory_height, draw_memory},
+	{draw_grid_height, draw_grid},
+	{draw_time_height, draw_time},
+};
 
-	if (d->show->sum->planned)
-		time += rows + TIME_AXIS;
-	return TITLE_HEIGHT + MAP_HEAD + rows + PANEL_GAP + time + PAGE_FOOT;
+enum { PANELS = sizeof(panels) / sizeof(*panels) };
+
+/* All panels one below the other; returns where the page ends. */
+static double put_panels(const struct draw *d, bool measure)
+{
+	double y = TITLE_HEIGHT;
+
+	for (int i = 0; i < PANELS; i++) {
+		double height = panels[i].height(d);
+
+		if (height == 0)
+			continue;
+		if (!measure)
+			panels[i].draw(d, y);
+		y += height + PANEL_GAP;
+	}
+	return y - PANEL_GAP + PAGE_FOOT;
 }
 
 void show_svg(FILE *f, const struct show *s)
@@ -158,7 +185,7 @@ void show_svg(FILE *f, const struct show *s)
 	double height;
 
 	d.row = fmax(ROW_MIN, fmin(ROW_MAX, ROWS_HEIGHT / (double)pp));
-	height = page_height(&d);
+	height = put_panels(&d, true);
 	fprintf(f,
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
 		"height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
@@ -174,7 +201,6 @@ void show_svg(FILE *f, const struct show *s)
 	      f);
 	fputs("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n", f);
 	put_title(&d);
-	draw_map(&d, TITLE_HEIGHT);
-	draw_time(&d, TITLE_HEIGHT + MAP_HEAD + pp * d.row + PANEL_GAP);
+	put_panels(&d, false);
 	fputs("</svg>\n", f);
 }

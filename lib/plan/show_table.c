@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lib/plan/gpu.h"
 #include "lib/plan/show_text.h"
 
 static void put_head(FILE *f, const struct show *s)
@@ -99,16 +100,31 @@ static void put_layers(FILE *f, const struct show *s)
 	}
 }
 
-/* What a rank of pipeline rank PP allocates. */
-static void put_bytes(FILE *f, const struct sum *x, int pp)
+/* ~ before what is estimated. */
+static const char *about(const struct show *s, const char *word, bool exact)
 {
-	const struct sum_rank *r = &x->rank[pp];
+	return exact ? arena_strdup(s->a, word)
+		     : arena_printf(s->a, "~%s", word);
+}
 
-	fprintf(f, " %15s", x->counted ? word_count(r->parameters).s : "-");
+static const char *text_bytes(const struct show *s, int pp, int family)
+{
+	int64_t n = show_bytes(s, pp, family);
+
+	return about(s, word_bytes(n).s, !n || sum_knows(s->sum, family));
+}
+
+/* What a rank of pipeline rank PP allocates. */
+static void put_bytes(FILE *f, const struct show *s, int pp)
+{
+	const struct sum *x = s->sum;
+
+	fprintf(f, " %15s",
+		x->counted ? word_count(x->rank[pp].parameters).s : "-");
 	for (int k = 0; k < FAMILIES; k++)
-		fprintf(f, " %6s",
-			sum_knows(x, k) ? word_bytes(r->bytes[k]).s : "-");
-	fprintf(f, " %6s\n", x->planned ? word_bytes(sum_bytes(r)).s : "-");
+		fprintf(f, " %6s", text_bytes(s, pp, k));
+	fprintf(f, " %6s\n",
+		about(s, word_bytes(show_all_bytes(s, pp)).s, x->planned));
 }
 
 static void put_bytes_head(FILE *f)
@@ -122,8 +138,10 @@ static void put_bytes_head(FILE *f)
 	fprintf(f, " %6s\n", "total");
 }
 
-static void put_each_rank(FILE *f, const struct sum *x)
+static void put_each_rank(FILE *f, const struct show *s)
 {
+	const struct sum *x = s->sum;
+
 	fprintf(f, "  %4s %3s %3s %3s %3s %3s %3s %3s", "rank", "tp", "cp",
 		"dp", "pp", "ep", "etp", "edp");
 	put_bytes_head(f);
@@ -132,7 +150,7 @@ static void put_each_rank(FILE *f, const struct sum *x)
 
 		fprintf(f, "  %4d %3d %3d %3d %3d %3d %3d %3d", r, c.tp, c.cp,
 			c.dp, c.pp, c.ep, c.etp, c.edp);
-		put_bytes(f, x, c.pp);
+		put_bytes(f, s, c.pp);
 	}
 }
 
@@ -142,7 +160,7 @@ static void put_ranks(FILE *f, const struct show *s)
 
 	fputs("\nranks\n", f);
 	if (x->grid.world <= SHOW_RANKS) {
-		put_each_rank(f, x);
+		put_each_rank(f, s);
 	} else {
 		fprintf(f, "  %4s %-22s %5s", "pp", "ranks", "count");
 		put_bytes_head(f);
@@ -150,12 +168,14 @@ static void put_ranks(FILE *f, const struct show *s)
 			fprintf(f, "  %4d %-22.22s %5d", pp,
 				text_pp_ranks(s, pp),
 				x->grid.world / x->grid.pp);
-			put_bytes(f, x, pp);
+			put_bytes(f, s, pp);
 		}
 	}
-	fputs("  parameters: allocated on a rank, padding and copies included; "
-	      "then planned bytes (K = 1024)\n",
-	      f);
+	fprintf(f,
+		"  parameters: allocated on a rank, padding and copies "
+		"included; then %s\n",
+		x->planned ? "planned bytes (K = 1024)"
+			   : "bytes (K = 1024), ~ estimated");
 }
 
 /* As many groups as a line has room for. */
@@ -251,6 +271,20 @@ static void put_comm(FILE *f, const struct sum *x)
 	}
 }
 
+/* Times are predicted for GPUs. */
+static void put_estimate(FILE *f, const struct show *s)
+{
+	const struct estimate *x = s->estimate;
+
+	fprintf(f,
+		"\nestimated on %s, %" PRId64
+		" a node: %.4g s a step, %s tokens/s, %.1f%% of the peak, "
+		"%.1f%% bubble\n",
+		s->cluster->gpu->name, s->cluster->gpus_per_node, x->step,
+		word_flops(x->tokens_per_second).s, 100 * x->flops_share,
+		100 * x->bubble);
+}
+
 void show_table(FILE *f, const struct show *s)
 {
 	const struct sum *x = s->sum;
@@ -268,6 +302,7 @@ void show_table(FILE *f, const struct show *s)
 		fputs("\nno program: train-worker does not serve this "
 		      "config yet\n",
 		      f);
+		put_estimate(f, s);
 		return;
 	}
 	if (x->grid.world > 1)
@@ -276,4 +311,6 @@ void show_table(FILE *f, const struct show *s)
 		"\npipeline bubble: %.1f%% = idle / (pp x step), simulated "
 		"with FLOPs as times and free messages\n",
 		100 * x->sim.bubble);
+	if (x->config->spec.device == DEVICE_CUDA)
+		put_estimate(f, s);
 }

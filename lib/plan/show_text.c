@@ -65,6 +65,31 @@ struct word word_range(int64_t first, int64_t count)
 	return w;
 }
 
+int64_t show_bytes(const struct show *s, int pp, int family)
+{
+	return sum_knows(s->sum, family) ? s->sum->rank[pp].bytes[family]
+					 : s->estimate->rank[pp].bytes[family];
+}
+
+int64_t show_all_bytes(const struct show *s, int pp)
+{
+	int64_t all = 0;
+
+	for (int k = 0; k < FAMILIES; k++)
+		all += show_bytes(s, pp, k);
+	return all;
+}
+
+const char *show_bytes_source(const struct show *s)
+{
+	if (s->sum->planned)
+		return "planned: what train-worker allocates";
+	if (s->sum->counted)
+		return "parameters, gradients and optimizer planned, the rest "
+		       "estimated";
+	return "estimated";
+}
+
 const char *text_roles(const struct stage *st, struct arena *a)
 {
 	const char *text = st->embedding ? "embedding" : "";

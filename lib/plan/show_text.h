@@ -19,6 +19,13 @@ struct word word_flops(double n);
 /* "0-7", or "-" if there are none. */
 struct word word_range(int64_t first, int64_t count);
 
+/* Bytes of FAMILY on a rank of pipeline rank PP: planned, else estimated. */
+int64_t show_bytes(const struct show *s, int pp, int family);
+int64_t show_all_bytes(const struct show *s, int pp);
+
+/* Which of both they are. */
+const char *show_bytes_source(const struct show *s);
+
 /* What a stage holds beside its layers: "embedding", "norm, head, loss". */
 const char *text_roles(const struct stage *st, struct arena *a);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/plan/gpu.h"
 #include "lib/plan/show_draw.h"
 
 /* Slots narrower than this many pixels are drawn together. */
@@ -20,10 +21,22 @@ struct row {
 	double y;
 };
 
+/* With a program FLOPs are the times, else estimated seconds. */
+static const struct sched_sim *times(const struct draw *d)
+{
+	const struct show *s = d->show;
+
+	return s->sum->planned ? &s->sum->sim : &s->estimate->sim;
+}
+
+static double step_time(const struct draw *d)
+{
+	return times(d)->step;
+}
+
 static double time_x(const struct draw *d, double t)
 {
-	return PLOT_LEFT +
-	       (PLOT_RIGHT - PLOT_LEFT) * t / d->show->sum->sim.step;
+	return PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * t / step_time(d);
 }
 
 static double chunk_light(const struct draw *d, int chunk)
@@ -179,7 +192,7 @@ static double idle(const struct row *r)
 
 	for (int i = 0; i < r->sched->count; i++)
 		busy += r->end[i] - r->start[i];
-	return 1 - busy / r->d->show->sum->sim.step;
+	return 1 - busy / step_time(r->d);
 }
 
 static bool put_row(const struct row *r)
@@ -202,7 +215,7 @@ static bool put_row(const struct row *r)
 static void put_axis(const struct draw *d, double top, double bottom)
 {
 	for (int k = 0; k <= 10; k++) {
-		double x = time_x(d, d->show->sum->sim.step * k / 10);
+		double x = time_x(d, step_time(d) * k / 10);
 
 		fprintf(d->f,
 			"<path stroke=\"#94a3b8\" stroke-width=\"0.6\" "
@@ -212,18 +225,14 @@ static void put_axis(const struct draw *d, double top, double bottom)
 			  arena_printf(d->show->a, "%d%%", 10 * k));
 	}
 	draw_text(d, PLOT_LEFT, bottom + TIME_AXIS, 11, "start", FAINT,
-		  "time as a share of the step: FLOPs as times, messages free; "
-		  "numbers are micro-batches");
-}
-
-/* A sample and its name; returns where the next one goes, to the left. */
-static double put_legend(const struct draw *d, double x, double y,
-			 const char *fill, const char *name)
-{
-	x -= draw_width(name, 12);
-	draw_text(d, x, y, 12, "start", INK, name);
-	draw_rect(d, x - 18, y - 10, 12, 12, fill);
-	return x - 36;
+		  d->show->sum->planned
+			  ? "time as a share of the step: FLOPs as times, "
+			    "messages free; numbers are micro-batches"
+			  : arena_printf(d->show->a,
+					 "time as a share of %.3g s, estimated "
+					 "for %s; numbers are micro-batches",
+					 step_time(d),
+					 d->show->cluster->gpu->name));
 }
 
 static void put_legends(const struct draw *d, double y, bool mixed)
@@ -232,8 +241,8 @@ static void put_legends(const struct draw *d, double y, bool mixed)
 	double x = PLOT_RIGHT;
 
 	if (mixed)
-		x = put_legend(d, x, y, MIXED, "mixed, too narrow to draw");
-	x = put_legend(d, x, y, "url(#idle)", "idle");
+		x = draw_legend(d, x, y, MIXED, "mixed, too narrow to draw");
+	x = draw_legend(d, x, y, "url(#idle)", "idle");
 	for (int backward = 1; backward >= 0; backward--) {
 		const char *name = backward ? "backward" : "forward";
 
@@ -247,10 +256,15 @@ static void put_legends(const struct draw *d, double y, bool mixed)
 				text = last ? arena_printf(d->show->a, "%s v0",
 							   name)
 					    : name;
-			x = put_legend(d, x, y,
-				       slot_color(d, backward, chunk).s, text);
+			x = draw_legend(d, x, y,
+					slot_color(d, backward, chunk).s, text);
 		}
 	}
+}
+
+double draw_time_height(const struct draw *d)
+{
+	return TIME_HEAD + d->show->sum->grid.pp * d->row + TIME_AXIS;
 }
 
 void draw_time(const struct draw *d, double top)
@@ -260,22 +274,18 @@ void draw_time(const struct draw *d, double top)
 	bool mixed = false;
 
 	draw_bold(d, PAGE_EDGE, top + 14, 15, "One step");
-	if (!x->planned) {
-		draw_text(d, PLOT_LEFT, top + 14, 12, "start", FAINT,
-			  "no timeline: train-worker does not serve this "
-			  "config yet");
-		return;
-	}
 	draw_bold(d, PLOT_LEFT, top + 14, 15,
 		  arena_printf(d->show->a, "bubble %.1f%% of pp \xc3\x97 step",
-			       100 * x->sim.bubble));
+			       100 * times(d)->bubble));
 	for (int pp = 0; pp < x->grid.pp; pp++) {
-		int first = x->sim.row[pp];
-		struct row r = {.d = d,
-				.sched = &x->sched[pp],
-				.start = x->sim.start + first,
-				.end = x->sim.end + first,
-				.y = rows + pp * d->row};
+		int first = times(d)->row[pp];
+		struct row r = {
+			.d = d,
+			.sched = x->planned ? &x->sched[pp]
+					    : &d->show->estimate->sched[pp],
+			.start = times(d)->start + first,
+			.end = times(d)->end + first,
+			.y = rows + pp * d->row};
 
 		draw_row_label(d, rows, pp);
 		mixed |= put_row(&r);
