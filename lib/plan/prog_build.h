@@ -144,6 +144,36 @@ struct buf stream_norm(struct build *b, struct stream *s, enum part w,
 /* Add the branch without a norm. */
 void stream_settle(struct build *b, struct stream *s);
 struct kern_drop dropout(const struct build *b, double p, uint32_t site);
+/* Dropout's sites of a layer; 0 is the embedding's. */
+enum site { SITE_ATTENTION = 1, SITE_PROJ, SITE_MLP };
+uint32_t dropout_site(int64_t layer, enum site which);
+/* BRANCH and its BIAS are to be added to the stream. */
+void stream_branch(struct build *b, struct stream *s, struct buf branch,
+		   enum part bias, enum site which);
+/* In evaluation nothing is kept for a backward. */
+void forget(struct build *b, struct buf *buf);
+/*
+ * The gradient of a branch's output, all rows: DX through the branch's
+ * dropout, its bias's gradient on the way.  Both it and *MINE are for
+ * branch_free.
+ */
+struct buf branch_gradient(struct build *b, const struct buf *dx,
+			   enum part bias, enum site which, struct buf *mine);
+void branch_free(struct build *b, struct buf *all, struct buf *mine,
+		 const struct buf *dx);
+/*
+ * dx += the norm's input gradient for DY, whose rows are summed over tp; frees
+ * DY, X and STAT.
+ */
+void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
+		   enum part bias, struct buf *x, struct buf *stat);
+
+/* prog_attn.c and prog_mlp.c: the halves of a layer */
+void attention_half(struct build *b, struct stream *s, struct layer_saved *v);
+void attention_half_backward(struct build *b, struct buf *dx,
+			     struct layer_saved *v);
+void mlp_half(struct build *b, struct stream *s, struct layer_saved *v);
+void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v);
 
 /* prog_ends.c: the first and the last stage */
 void embed_forward(struct build *b, struct stream *s);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first half of a layer: x += attn(norm(x)). */
+#include "lib/plan/prog_build.h"
+
+static int64_t qkv_width(const struct build *b)
+{
+	return (b->H + 2 * b->G) * b->D;
+}
+
+static void emit_rope(struct build *b, struct ref qkv, bool backward)
+{
+	struct op *op;
+
+	if (b->out->rope.family < 0)
+		return;
+	op = emit(b, OP_ROPE, backward ? KIND_BACKWARD : KIND_FORWARD,
+		  REFS(qkv, b->out->rope),
+		  DIMS(b->out->rope_half,
+		       b->in->config->shape.rotary_interleaved));
+	op->attn = b->attn;
+	op->flag = backward;
+}
+
+/* Half of the products that causal attention needs: N * T * H * D. */
+static double attn_flops(const struct build *b, double products)
+{
+	return products * (double)b->N * (double)b->T * (double)(b->H * b->D);
+}
+
+static void attention_forward(struct build *b, struct layer_saved *v)
+{
+	struct op *op;
+
+	v->o = buf_new(b, FAMILY_ACT, b->N * b->H * b->D);
+	v->lse = buf_sums(b, FAMILY_ACT, b->N * b->H);
+	op = emit(b, OP_ATTN_FWD, KIND_FORWARD,
+		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
+		       buf_ref(&b->attn_scratch)),
+		  NULL, 0);
+	op->attn = b->attn;
+	op->drop = dropout(b, b->attention_dropout,
+			   dropout_site(b->layer, SITE_ATTENTION));
+	op->drop.row0 = b->row0;
+	op->flops = attn_flops(b, 2);
+}
+
+static struct buf attention_backward(struct build *b, struct buf *dout,
+				     struct layer_saved *v)
+{
+	struct buf dqkv = buf_new(b, FAMILY_ACT, b->N * qkv_width(b));
+	struct op *op;
+
+	op = emit(b, OP_ATTN_BWD, KIND_BACKWARD,
+		  REFS(buf_ref(&dqkv), buf_ref(dout), buf_ref(&v->o),
+		       buf_ref(&v->lse), buf_ref(&v->qkv),
+		       buf_ref(&b->attn_scratch)),
+		  NULL, 0);
+	op->attn = b->attn;
+	op->drop = dropout(b, b->attention_dropout,
+			   dropout_site(b->layer, SITE_ATTENTION));
+	op->drop.row0 = b->row0;
+	op->flops = attn_flops(b, 5);
+	buf_free(b, dout);
+	buf_free(b, &v->o);
+	buf_free(b, &v->lse);
+	buf_free(b, &v->qkv);
+	return dqkv;
+}
+
+void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
+{
+	struct buf y, branch;
+
+	v->y1 = stream_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B,
+			    &v->stat1);
+	v->x1 = s->x;
+	s->owned = !b->train;
+	y = gather_rows(b, v->y1);
+	v->qkv = buf_new(b, FAMILY_ACT, b->N * qkv_width(b));
+	linear_forward(b, buf_ref(&v->qkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
+		       qkv_width(b), b->C);
+	gather_free(b, &y, &v->y1);
+	forget(b, &v->y1);
+	forget(b, &v->stat1);
+	emit_rope(b, buf_ref(&v->qkv), false);
+	attention_forward(b, v);
+	forget(b, &v->qkv);
+	forget(b, &v->lse);
+	branch = buf_new(b, FAMILY_ACT, b->N * b->C);
+	linear_forward(b, buf_ref(&branch), buf_ref(&v->o), PART_PROJ_W, PARTS,
+		       b->C, b->H * b->D);
+	forget(b, &v->o);
+	stream_branch(b, s, reduce_rows(b, branch), PART_PROJ_B, SITE_PROJ);
+}
+
+void attention_half_backward(struct build *b, struct buf *dx,
+			     struct layer_saved *v)
+{
+	struct buf mine, all, dout, dqkv, y, dy;
+
+	all = branch_gradient(b, dx, PART_PROJ_B, SITE_PROJ, &mine);
+	linear_weight(b, buf_ref(&all), buf_ref(&v->o), PART_PROJ_W, PARTS,
+		      b->C, b->H * b->D);
+	dout = linear_input(b, buf_ref(&all), PART_PROJ_W, b->C, b->H * b->D);
+	branch_free(b, &all, &mine, dx);
+	dqkv = attention_backward(b, &dout, v);
+	emit_rope(b, buf_ref(&dqkv), true);
+	y = gather_rows(b, v->y1);
+	linear_weight(b, buf_ref(&dqkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
+		      qkv_width(b), b->C);
+	gather_free(b, &y, &v->y1);
+	buf_free(b, &v->y1);
+	dy = linear_input(b, buf_ref(&dqkv), PART_QKV_W, qkv_width(b), b->C);
+	buf_free(b, &dqkv);
+	norm_backward(b, dx, dy, PART_ATTN_NORM_W, PART_ATTN_NORM_B, &v->x1,
+		      &v->stat1);
+}
