@@ -44,9 +44,10 @@ static void grad_row(REAL *x, REAL m, REAL scale, int64_t V, int64_t valid)
 	memset(x + valid, 0, (V - valid) * sizeof(*x));
 }
 
-void K(ce_grad)(struct queue *q, double *loss, void *logits, const void *m,
-		const void *sums, const int32_t *labels, const double *coef,
-		int64_t N, int64_t V, int64_t valid, int64_t first)
+void K(ce_grad)(struct queue *q, double *loss, double *right, void *logits,
+		const void *m, const void *sums, const int32_t *labels,
+		const double *coef, int64_t N, int64_t V, int64_t valid,
+		int64_t first)
 {
 	const REAL *z = sums, *picked = z + N;
 	double total = 0;
@@ -69,4 +70,6 @@ void K(ce_grad)(struct queue *q, double *loss, void *logits, const void *m,
 		if (labels[n] >= 0)
 			total += log((double)z[n]) - (double)picked[n];
 	*loss += total;
+	for (int64_t n = 0; n < N && right; n++)
+		*right += labels[n] >= 0 && picked[n] == 0;
 }

@@ -93,18 +93,26 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* One block adds all rows, in an order that N alone decides. */
-static __global__ void loss_kernel(double *loss, const float *sums,
-				   const int32_t *labels, int64_t N)
+static __global__ void loss_kernel(double *loss, double *right,
+				   const float *sums, const int32_t *labels,
+				   int64_t N)
 {
 	__shared__ double area[32];
-	double s = 0;
+	double s = 0, hits = 0;
 
 	for (int64_t n = threadIdx.x; n < N; n += blockDim.x)
-		if (labels[n] >= 0)
+		if (labels[n] >= 0) {
 			s += log((double)sums[n]) - (double)sums[N + n];
+			hits += sums[N + n] == 0;
+		}
 	s = block_sum(s, area);
-	if (threadIdx.x == 0)
-		*loss += s;
+	if (right)
+		hits = block_sum(hits, area);
+	if (threadIdx.x)
+		return;
+	*loss += s;
+	if (right)
+		*right += hits;
 }
 
 template <typename T>
@@ -128,17 +136,17 @@ void cuda_ce<T>::sums(struct queue *q, void *sums, const void *logits,
 }
 
 template <typename T>
-void cuda_ce<T>::grad(struct queue *q, double *loss, void *logits,
-		      const void *m, const void *sums, const int32_t *labels,
-		      const double *coef, int64_t N, int64_t V, int64_t valid,
-		      int64_t first)
+void cuda_ce<T>::grad(struct queue *q, double *loss, double *right,
+		      void *logits, const void *m, const void *sums,
+		      const int32_t *labels, const double *coef, int64_t N,
+		      int64_t V, int64_t valid, int64_t first)
 {
 	WITH_WIDTH(T, W, aligned({logits}) && V % WIDE<T> == 0,
 		   LAUNCH(q, (grad_kernel<T, W>), (unsigned)N, THREADS, 0,
 			  (T *)logits, (const float *)m, (const float *)sums,
 			  labels, coef, V, valid, first));
-	LAUNCH(q, loss_kernel, 1, 1024, 0, loss, (const float *)sums, labels,
-	       N);
+	LAUNCH(q, loss_kernel, 1, 1024, 0, loss, right, (const float *)sums,
+	       labels, N);
 }
 
 template struct cuda_ce<float>;

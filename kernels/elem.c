@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole arrays: clear, copy. */
+/* Whole arrays and rows: clear, copy. */
 #include <string.h>
 
 #include "kernels/kern_cpu.h"
@@ -33,4 +33,14 @@ void K(copy)(struct queue *q, void *y, const void *x, int64_t bytes)
 			memcpy((char *)y + s.lo, (const char *)x + s.lo,
 			       (size_t)(s.hi - s.lo));
 	}
+}
+
+void K(copy_rows)(struct queue *q, void *y, int64_t ystep, const void *x,
+		  int64_t xstep, int64_t N, int64_t bytes)
+{
+	(void)q;
+#pragma omp parallel for if (N * bytes > 4 * KERN_SMALL)
+	for (int64_t n = 0; n < N; n++)
+		memcpy((char *)y + n * ystep, (const char *)x + n * xstep,
+		       (size_t)bytes);
 }

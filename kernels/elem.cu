@@ -47,3 +47,14 @@ void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes)
 	if (bad != cudaSuccess)
 		queue_fail(q, "copy", cudaGetErrorString(bad));
 }
+
+void cuda_copy_rows(struct queue *q, void *y, int64_t ystep, const void *x,
+		    int64_t xstep, int64_t N, int64_t bytes)
+{
+	cudaError_t bad = cudaMemcpy2DAsync(y, (size_t)ystep, x, (size_t)xstep,
+					    (size_t)bytes, (size_t)N,
+					    cudaMemcpyDefault, q->stream);
+
+	if (bad != cudaSuccess)
+		queue_fail(q, "copy of rows", cudaGetErrorString(bad));
+}

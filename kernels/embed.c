@@ -47,18 +47,25 @@ void K(embed_bwd)(struct queue *q, void *dw, const void *dy, const int32_t *ids,
 	}
 }
 
+static int64_t position(int64_t row, int64_t T, int64_t shift)
+{
+	int64_t p = row % T + shift;
+
+	return p < T ? p : 0;
+}
+
 void K(pos_fwd)(struct queue *q, void *y, const void *w, int64_t N, int64_t C,
-		int64_t T, int64_t row0)
+		int64_t T, int64_t row0, int64_t shift)
 {
 	(void)q;
 #pragma omp parallel for if (N * C > KERN_SMALL)
 	for (int64_t n = 0; n < N; n++)
-		row_add((REAL *)y + n * C, (const REAL *)w + (row0 + n) % T * C,
-			C);
+		row_add((REAL *)y + n * C,
+			(const REAL *)w + position(row0 + n, T, shift) * C, C);
 }
 
 void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
-		int64_t T, int64_t row0)
+		int64_t T, int64_t row0, int64_t shift)
 {
 	(void)q;
 #pragma omp parallel if (N * C > KERN_SMALL)
@@ -66,7 +73,8 @@ void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
 		struct span c = span_mine(C, 16);
 
 		for (int64_t n = 0; n < N; n++)
-			row_add((REAL *)dw + (row0 + n) % T * C + c.lo,
+			row_add((REAL *)dw + position(row0 + n, T, shift) * C +
+					c.lo,
 				(const REAL *)dy + n * C + c.lo, c.hi - c.lo);
 	}
 }

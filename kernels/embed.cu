@@ -25,10 +25,11 @@ static __global__ void fwd_kernel(T *y, const int32_t *ids, const T *w,
 
 template <typename T, int W>
 static __global__ void pos_fwd_kernel(T *y, const T *w, int64_t C, int64_t T_,
-				      int64_t row0)
+				      int64_t row0, int64_t shift)
 {
-	int64_t n = blockIdx.x, t = (row0 + n) % T_;
+	int64_t n = blockIdx.x, t = (row0 + n) % T_ + shift;
 
+	t = t < T_ ? t : 0;
 	for (int64_t c = (int64_t)threadIdx.x * W; c < C; c += blockDim.x * W) {
 		float a[W], b[W];
 
@@ -41,26 +42,45 @@ static __global__ void pos_fwd_kernel(T *y, const T *w, int64_t C, int64_t T_,
 	}
 }
 
-/* The rows of one position, in their order; a block for each position. */
+/* SUM += the rows of dy for place T in a sample, in their order. */
 template <typename T, int W>
-static __global__ void pos_bwd_kernel(float *dw, const T *dy, int64_t N,
-				      int64_t C, int64_t T_, int64_t row0)
+static __device__ __forceinline__ void add_place(float (&sum)[W], const T *dy,
+						 int64_t N, int64_t C,
+						 int64_t T_, int64_t row0,
+						 int64_t t)
 {
-	int64_t t = blockIdx.x, first = (t - row0 % T_ + T_) % T_;
-	int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * W;
-	float sum[W], v[W];
+	float v[W];
 
-	if (first >= N || c >= C)
-		return;
-	load<W>(sum, dw + t * C + c);
 #pragma unroll 4
-	for (int64_t n = first; n < N; n += T_) {
-		load<W>(v, dy + n * C + c);
+	for (int64_t n = (t - row0 % T_ + T_) % T_; n < N; n += T_) {
+		load<W>(v, dy + n * C);
 #pragma unroll
 		for (int j = 0; j < W; j++)
 			sum[j] += v[j];
 	}
-	store<W>(dw + t * C + c, sum);
+}
+
+/*
+ * A block for each position P: the place P - shift, and for P = 0 those at
+ * the end of a sample that have none.
+ */
+template <typename T, int W>
+static __global__ void pos_bwd_kernel(float *dw, const T *dy, int64_t N,
+				      int64_t C, int64_t T_, int64_t row0,
+				      int64_t shift)
+{
+	int64_t p = blockIdx.x;
+	int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * W;
+	float sum[W];
+
+	if (c >= C)
+		return;
+	load<W>(sum, dw + p * C + c);
+	if (p >= shift)
+		add_place<T, W>(sum, dy + c, N, C, T_, row0, p - shift);
+	for (int64_t t = T_ - shift; p == 0 && t < T_; t++)
+		add_place<T, W>(sum, dy + c, N, C, T_, row0, t);
+	store<W>(dw + p * C + c, sum);
 }
 
 /* Keys: this rank's row, or ROWS for a token that is not here. */
@@ -187,21 +207,23 @@ void cuda_embed<T>::bwd(struct queue *q, void *dw, const void *dy,
 
 template <typename T>
 void cuda_embed<T>::pos_fwd(struct queue *q, void *y, const void *w, int64_t N,
-			    int64_t C, int64_t T_, int64_t row0)
+			    int64_t C, int64_t T_, int64_t row0, int64_t shift)
 {
 	WITH_WIDTH(T, W, aligned({y, w}) && C % WIDE<T> == 0,
 		   LAUNCH(q, (pos_fwd_kernel<T, W>), (unsigned)N, 128, 0,
-			  (T *)y, (const T *)w, C, T_, row0));
+			  (T *)y, (const T *)w, C, T_, row0, shift));
 }
 
 template <typename T>
 void cuda_embed<T>::pos_bwd(struct queue *q, void *dw, const void *dy,
-			    int64_t N, int64_t C, int64_t T_, int64_t row0)
+			    int64_t N, int64_t C, int64_t T_, int64_t row0,
+			    int64_t shift)
 {
 	WITH_WIDTH(T, W, aligned({dw, dy}) && C % WIDE<T> == 0,
 		   LAUNCH(q, (pos_bwd_kernel<T, W>),
 			  dim3((unsigned)T_, (unsigned)ceil_div(C, 128 * W)),
-			  128, 0, (float *)dw, (const T *)dy, N, C, T_, row0));
+			  128, 0, (float *)dw, (const T *)dy, N, C, T_, row0,
+			  shift));
 }
 
 template struct cuda_embed<float>;

@@ -91,20 +91,38 @@ struct kern_attn_dims {
 	enum kern_attn backend;
 };
 
+/* Depths of multi-token prediction, at most. */
+enum { KERN_DEPTHS = 64 };
+
+/*
+ * metrics[], summed over the world within the step; from METRIC_MTP on, for
+ * each depth, what enum kern_mtp names.
+ */
+enum {
+	METRIC_SUMSQ,
+	METRIC_LOSS,
+	METRIC_TOKENS,
+	METRIC_STOP,
+	METRIC_MTP,
+	METRICS = METRIC_MTP + 4 * KERN_DEPTHS
+};
+
+/* The mean of the micro-batches' mean losses; the plain sum of losses, of
+ * tokens whose label had the largest logit, and of scored tokens. */
+enum kern_mtp { MTP_MEAN, MTP_LOSS, MTP_RIGHT, MTP_TOKENS, MTP_METRICS };
+
 /* What a step has beside arrays, in the device's memory. */
 struct kern_scalars {
 	uint64_t key[2]; /* seed, step */
 	struct kern_adam adam;
-	double clip;	   /* 0: none */
-	double metrics[4]; /* METRIC_* */
-	double per_token;  /* 1: normalise by all scored tokens */
-	double tokens;	   /* scored by this rank in this step */
-	double stop;	   /* > 0: this rank was asked to stop */
-	double grad_norm;  /* result of clip */
+	double clip; /* 0: none */
+	double metrics[METRICS];
+	double per_token;		/* 1: normalise by all scored tokens */
+	double tokens;			/* scored by this rank in this step */
+	double mtp_tokens[KERN_DEPTHS]; /* and at each depth */
+	double stop;			/* > 0: this rank was asked to stop */
+	double grad_norm;		/* result of clip */
 };
-
-/* metrics[], summed over the world within the step. */
-enum { METRIC_SUMSQ, METRIC_LOSS, METRIC_TOKENS, METRIC_STOP, METRICS };
 
 struct kern {
 	const char *name;
@@ -119,11 +137,14 @@ struct kern {
 	void (*embed_bwd)(struct queue *q, void *dw, const void *dy,
 			  const int32_t *ids, int64_t N, int64_t C,
 			  int64_t first, int64_t rows);
-	/* y (N, C) += w[(row0 + n) % T], the learned positions; w (T.., C). */
+	/*
+	 * y (N, C) += w[p], the learned positions; w (T.., C).  p is
+	 * (row0 + n) % T + shift, or 0 if that is not below T.
+	 */
 	void (*pos_fwd)(struct queue *q, void *y, const void *w, int64_t N,
-			int64_t C, int64_t T, int64_t row0);
+			int64_t C, int64_t T, int64_t row0, int64_t shift);
 	void (*pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N,
-			int64_t C, int64_t T, int64_t row0);
+			int64_t C, int64_t T, int64_t row0, int64_t shift);
 
 	/* y (N, C) = dropout(x); y may be x.  Its backward is itself. */
 	void (*drop)(struct queue *q, void *y, const void *x, int64_t N,
@@ -210,28 +231,35 @@ struct kern {
 	 *   ce_max   m (N) = the largest valid logit, -infinity if none
 	 *   ce_sums  sums (2, N) = {sum exp(x - m), x[label] - m or 0}
 	 *   ce_grad  loss (1, double) += sum over scored rows of
-	 *            log sums[0] - sums[1]; logits = their gradient times
-	 *            *coef (double), 0 in padding and in rows not scored
+	 *            log sums[0] - sums[1]; right (1, double, or NULL) +=
+	 *            the scored rows whose label has the largest logit;
+	 *            logits = their gradient times *coef (double), 0 in
+	 *            padding and in rows not scored
 	 */
 	void (*ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
 		       int64_t V, int64_t valid);
 	void (*ce_sums)(struct queue *q, void *sums, const void *logits,
 			const void *m, const int32_t *labels, int64_t N,
 			int64_t V, int64_t valid, int64_t first);
-	void (*ce_grad)(struct queue *q, double *loss, void *logits,
-			const void *m, const void *sums, const int32_t *labels,
-			const double *coef, int64_t N, int64_t V, int64_t valid,
-			int64_t first);
+	void (*ce_grad)(struct queue *q, double *loss, double *right,
+			void *logits, const void *m, const void *sums,
+			const int32_t *labels, const double *coef, int64_t N,
+			int64_t V, int64_t valid, int64_t first);
 
 	/* acc (1, double) += the sum of squares of x (n). */
 	void (*sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
 	/*
-	 * s->metrics, all but SUMSQ: LOSS = the sum of loss (M) * coef (M) and
-	 * TOKENS = s->tokens, both 0 unless COUNTS; STOP = s->stop.
+	 * s->metrics, all but SUMSQ: LOSS = the sum of loss[0] * coef over M
+	 * micro-batches and TOKENS = s->tokens, both 0 unless COUNTS; STOP =
+	 * s->stop.  For each of DEPTHS, 0 unless COUNTS: MEAN = the sum of
+	 * loss[1 + depth] * share[depth], and the sums of that loss, of right
+	 * and of tokens.  loss (1 + DEPTHS, M), coef (M), share and right
+	 * (DEPTHS, M).
 	 */
 	void (*metrics)(struct queue *q, struct kern_scalars *s,
-			const double *loss, const double *coef, int64_t M,
-			bool counts);
+			const double *loss, const double *coef,
+			const double *share, const double *right, int64_t M,
+			int64_t depths, bool counts);
 	/*
 	 * s->grad_norm = sqrt(SUMSQ) / tokens (1 unless per_token), and
 	 * s->adam.grad_scale = 1 / tokens, less if the norm is above s->clip:
@@ -251,6 +279,10 @@ struct kern {
 	void (*zero)(struct queue *q, void *y, int64_t bytes);
 	/* BYTES of y = x. */
 	void (*copy)(struct queue *q, void *y, const void *x, int64_t bytes);
+	/* BYTES of each of N rows of y = x, which begin so many bytes apart. */
+	void (*copy_rows)(struct queue *q, void *y, int64_t ystep,
+			  const void *x, int64_t xstep, int64_t N,
+			  int64_t bytes);
 };
 
 /*

@@ -42,9 +42,9 @@ void K(embed_fwd)(struct queue *q, void *y, const int32_t *ids, const void *w,
 void K(embed_bwd)(struct queue *q, void *dw, const void *dy, const int32_t *ids,
 		  int64_t N, int64_t C, int64_t first, int64_t rows);
 void K(pos_fwd)(struct queue *q, void *y, const void *w, int64_t N, int64_t C,
-		int64_t T, int64_t row0);
+		int64_t T, int64_t row0, int64_t shift);
 void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
-		int64_t T, int64_t row0);
+		int64_t T, int64_t row0, int64_t shift);
 void K(drop)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
 	     const struct kern_drop *d);
 void K(resid)(struct queue *q, void *xout, const void *x, const void *branch,
@@ -83,16 +83,20 @@ void K(ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
 void K(ce_sums)(struct queue *q, void *sums, const void *logits, const void *m,
 		const int32_t *labels, int64_t N, int64_t V, int64_t valid,
 		int64_t first);
-void K(ce_grad)(struct queue *q, double *loss, void *logits, const void *m,
-		const void *sums, const int32_t *labels, const double *coef,
-		int64_t N, int64_t V, int64_t valid, int64_t first);
+void K(ce_grad)(struct queue *q, double *loss, double *right, void *logits,
+		const void *m, const void *sums, const int32_t *labels,
+		const double *coef, int64_t N, int64_t V, int64_t valid,
+		int64_t first);
 void K(sumsq)(struct queue *q, double *acc, const void *x, int64_t n);
 void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
-		const double *coef, int64_t M, bool counts);
+		const double *coef, const double *share, const double *right,
+		int64_t M, int64_t depths, bool counts);
 void K(clip)(struct queue *q, struct kern_scalars *s);
 void K(adamw)(struct queue *q, void *p, void *master, void *m, void *v,
 	      const void *g, int64_t n, const struct kern_adam *h, bool decay);
 void K(zero)(struct queue *q, void *y, int64_t bytes);
 void K(copy)(struct queue *q, void *y, const void *x, int64_t bytes);
+void K(copy_rows)(struct queue *q, void *y, int64_t ystep, const void *x,
+		  int64_t xstep, int64_t N, int64_t bytes);
 
 #endif

@@ -279,9 +279,10 @@ template <typename T> struct cuda_embed {
 			const int32_t *ids, int64_t N, int64_t C, int64_t first,
 			int64_t rows);
 	static void pos_fwd(struct queue *q, void *y, const void *w, int64_t N,
-			    int64_t C, int64_t T_, int64_t row0);
+			    int64_t C, int64_t T_, int64_t row0, int64_t shift);
 	static void pos_bwd(struct queue *q, void *dw, const void *dy,
-			    int64_t N, int64_t C, int64_t T_, int64_t row0);
+			    int64_t N, int64_t C, int64_t T_, int64_t row0,
+			    int64_t shift);
 };
 
 template <typename T> struct cuda_drop {
@@ -344,16 +345,17 @@ template <typename T> struct cuda_ce {
 	static void sums(struct queue *q, void *sums, const void *logits,
 			 const void *m, const int32_t *labels, int64_t N,
 			 int64_t V, int64_t valid, int64_t first);
-	static void grad(struct queue *q, double *loss, void *logits,
-			 const void *m, const void *sums, const int32_t *labels,
-			 const double *coef, int64_t N, int64_t V,
-			 int64_t valid, int64_t first);
+	static void grad(struct queue *q, double *loss, double *right,
+			 void *logits, const void *m, const void *sums,
+			 const int32_t *labels, const double *coef, int64_t N,
+			 int64_t V, int64_t valid, int64_t first);
 };
 
 /* Gradients are float in either table. */
 void cuda_sumsq(struct queue *q, double *acc, const void *x, int64_t n);
 void cuda_metrics(struct queue *q, struct kern_scalars *s, const double *loss,
-		  const double *coef, int64_t M, bool counts);
+		  const double *coef, const double *share, const double *right,
+		  int64_t M, int64_t depths, bool counts);
 void cuda_clip(struct queue *q, struct kern_scalars *s);
 template <typename T>
 void cuda_adamw(struct queue *q, void *p, void *master, void *m, void *v,
@@ -361,5 +363,7 @@ void cuda_adamw(struct queue *q, void *p, void *master, void *m, void *v,
 		bool decay);
 void cuda_zero(struct queue *q, void *y, int64_t bytes);
 void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes);
+void cuda_copy_rows(struct queue *q, void *y, int64_t ystep, const void *x,
+		    int64_t xstep, int64_t N, int64_t bytes);
 
 #endif

@@ -5,7 +5,8 @@
 #include "kernels/kern_cpu.h"
 
 void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
-		const double *coef, int64_t M, bool counts)
+		const double *coef, const double *share, const double *right,
+		int64_t M, int64_t depths, bool counts)
 {
 	double sum = 0;
 
@@ -15,6 +16,19 @@ void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
 	s->metrics[METRIC_LOSS] = counts ? sum : 0;
 	s->metrics[METRIC_TOKENS] = counts ? s->tokens : 0;
 	s->metrics[METRIC_STOP] = s->stop;
+	for (int64_t k = 0; k < depths; k++) {
+		double *to = s->metrics + METRIC_MTP + k * MTP_METRICS;
+
+		to[MTP_MEAN] = to[MTP_LOSS] = to[MTP_RIGHT] = 0;
+		to[MTP_TOKENS] = counts ? s->mtp_tokens[k] : 0;
+		for (int64_t mb = 0; mb < M && counts; mb++) {
+			double x = loss[(k + 1) * M + mb];
+
+			to[MTP_MEAN] += x * share[k * M + mb];
+			to[MTP_LOSS] += x;
+			to[MTP_RIGHT] += right[k * M + mb];
+		}
+	}
 }
 
 /* torch's clip_grad_norm_: coeff = clip / (norm + 1e-6), if less than one. */

@@ -5,7 +5,8 @@
 /* One thread: a step has few micro-batches, and their order is fixed. */
 static __global__ void metrics_kernel(struct kern_scalars *s,
 				      const double *loss, const double *coef,
-				      int64_t M, bool counts)
+				      const double *share, const double *right,
+				      int64_t M, int64_t depths, bool counts)
 {
 	double sum = 0;
 
@@ -14,6 +15,19 @@ static __global__ void metrics_kernel(struct kern_scalars *s,
 	s->metrics[METRIC_LOSS] = counts ? sum : 0;
 	s->metrics[METRIC_TOKENS] = counts ? s->tokens : 0;
 	s->metrics[METRIC_STOP] = s->stop;
+	for (int64_t k = 0; k < depths; k++) {
+		double *to = s->metrics + METRIC_MTP + k * MTP_METRICS;
+
+		to[MTP_MEAN] = to[MTP_LOSS] = to[MTP_RIGHT] = 0;
+		to[MTP_TOKENS] = counts ? s->mtp_tokens[k] : 0;
+		for (int64_t mb = 0; mb < M && counts; mb++) {
+			double x = loss[(k + 1) * M + mb];
+
+			to[MTP_MEAN] += x * share[k * M + mb];
+			to[MTP_LOSS] += x;
+			to[MTP_RIGHT] += right[k * M + mb];
+		}
+	}
 }
 
 static __global__ void clip_kernel(struct kern_scalars *s)
@@ -29,9 +43,11 @@ static __global__ void clip_kernel(struct kern_scalars *s)
 }
 
 void cuda_metrics(struct queue *q, struct kern_scalars *s, const double *loss,
-		  const double *coef, int64_t M, bool counts)
+		  const double *coef, const double *share, const double *right,
+		  int64_t M, int64_t depths, bool counts)
 {
-	LAUNCH(q, metrics_kernel, 1, 1, 0, s, loss, coef, M, counts);
+	LAUNCH(q, metrics_kernel, 1, 1, 0, s, loss, coef, share, right, M,
+	       depths, counts);
 }
 
 void cuda_clip(struct queue *q, struct kern_scalars *s)

@@ -37,4 +37,5 @@ const struct kern K(cpu) = {
 	.adamw = K(adamw),
 	.zero = K(zero),
 	.copy = K(copy),
+	.copy_rows = K(copy_rows),
 };

@@ -2,22 +2,23 @@
 /* The tables of the GPU's ops. */
 #include "kernels/kern_cuda.h"
 
-#define TABLE(T)                                                            \
-	.size = sizeof(T), .sum = sizeof(float),                            \
-	.embed_fwd = cuda_embed<T>::fwd,                                    \
-	.embed_bwd = cuda_embed<T>::bwd, .pos_fwd = cuda_embed<T>::pos_fwd, \
-	.pos_bwd = cuda_embed<T>::pos_bwd, .drop = cuda_drop<T>::drop,      \
-	.resid = cuda_norm<T>::resid, .norm_fwd = cuda_norm<T>::fwd,        \
-	.norm_bwd = cuda_norm<T>::bwd, .linear_fwd = cuda_linear<T>::fwd,   \
-	.linear_bwd_x = cuda_linear<T>::bwd_x,                              \
-	.linear_bwd_w = cuda_linear<T>::bwd_w,                              \
-	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,   \
-	.attn_fwd = cuda_attn<T>::fwd, .attn_bwd = cuda_attn<T>::bwd,       \
-	.attn_scratch = cuda_attn<T>::scratch, .act_fwd = cuda_act<T>::fwd, \
-	.act_bwd = cuda_act<T>::bwd, .ce_max = cuda_ce<T>::max,             \
-	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,           \
-	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,    \
-	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy
+#define TABLE(T)                                                              \
+	.size = sizeof(T), .sum = sizeof(float),                              \
+	.embed_fwd = cuda_embed<T>::fwd, .embed_bwd = cuda_embed<T>::bwd,     \
+	.pos_fwd = cuda_embed<T>::pos_fwd, .pos_bwd = cuda_embed<T>::pos_bwd, \
+	.drop = cuda_drop<T>::drop, .resid = cuda_norm<T>::resid,             \
+	.norm_fwd = cuda_norm<T>::fwd, .norm_bwd = cuda_norm<T>::bwd,         \
+	.linear_fwd = cuda_linear<T>::fwd,                                    \
+	.linear_bwd_x = cuda_linear<T>::bwd_x,                                \
+	.linear_bwd_w = cuda_linear<T>::bwd_w,                                \
+	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,     \
+	.attn_fwd = cuda_attn<T>::fwd, .attn_bwd = cuda_attn<T>::bwd,         \
+	.attn_scratch = cuda_attn<T>::scratch, .act_fwd = cuda_act<T>::fwd,   \
+	.act_bwd = cuda_act<T>::bwd, .ce_max = cuda_ce<T>::max,               \
+	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,             \
+	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,      \
+	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy,         \
+	.copy_rows = cuda_copy_rows
 
 const struct kern kern_cuda_f32 = {.name = "cuda_f32", TABLE(float)};
 const struct kern kern_cuda_bf16 = {.name = "cuda_bf16", TABLE(bf16)};

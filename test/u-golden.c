@@ -67,16 +67,43 @@ static const char *golden_name(const struct weight *w, char *buf)
 		{"final_norm/w", "decoder.final_layernorm.weight"},
 		{"final_norm/b", "decoder.final_layernorm.bias"},
 		{"head/out", "output_layer.weight"},
+		{"enorm/w", "enorm.weight"},
+		{"enorm/b", "enorm.bias"},
+		{"hnorm/w", "hnorm.weight"},
+		{"hnorm/b", "hnorm.bias"},
+		{"eh_proj/w", "eh_proj.weight"},
 	};
-	const char *tail = w->layer < 0 ? w->name : w->name + 12;
+	static const char decoder[] = "layers/0000/", mtp[] = "mtp/00/";
+	const char *tail = w->name, *within = "";
+	int depth = w->name[5] - '0';
+	bool ahead = !strncmp(w->name, "mtp/", 4);
+
+	if (ahead) {
+		tail += sizeof(mtp) - 1;
+		if (!strncmp(tail, "layer/", 6)) {
+			tail += 6;
+			within = "transformer_layer.";
+		}
+		if (!strncmp(tail, "final_norm/", 11)) {
+			snprintf(buf, PATH, "mtp.layers.%d.final_layernorm.%s",
+				 depth, tail[11] == 'w' ? "weight" : "bias");
+			return buf;
+		}
+	} else if (w->layer >= 0) {
+		tail += sizeof(decoder) - 1;
+	}
 
 	for (size_t i = 0; i < sizeof(tails) / sizeof(*tails); i++) {
 		if (strcmp(tail, tails[i].ours))
 			continue;
 		if (w->layer < 0)
 			return tails[i].theirs;
-		snprintf(buf, PATH, "decoder.layers.%d.%s", (int)w->layer,
-			 tails[i].theirs);
+		if (ahead)
+			snprintf(buf, PATH, "mtp.layers.%d.%s%s", depth, within,
+				 tails[i].theirs);
+		else
+			snprintf(buf, PATH, "decoder.layers.%d.%s",
+				 (int)w->layer, tails[i].theirs);
 		return buf;
 	}
 	return NULL;
@@ -105,10 +132,12 @@ static double golden_weight(const char *name, char kind, int64_t i,
 
 struct golden {
 	double objective, *grad;
+	struct trainer_depth depth[4];
+	int depths;
 	struct {
 		char name[96], kind;
 		int64_t offset, count;
-	} tensor[64];
+	} tensor[96];
 	int tensors;
 	int64_t vocab;
 };
@@ -124,7 +153,11 @@ static void golden_read(struct golden *g, const char *variant)
 	f = fopen(path, "r");
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f)) {
+		struct trainer_depth *d = &g->depth[g->depths];
+
 		sscanf(line, "objective %lf", &g->objective);
+		g->depths += sscanf(line, "depth %lf %lf %lf", &d->loss,
+				    &d->token_loss, &d->acceptance) == 3;
 		if (sscanf(line, "tensor %95s %15s %ld %ld",
 			   g->tensor[g->tensors].name, kind, &offset,
 			   &count) != 4)
@@ -296,6 +329,15 @@ static void run_variant(const char *variant, const struct machine *m,
 	    (!result.step && trainer_settle(&t, &result, &e)))
 		fail_msg("%s", e.text);
 	worst = worst_gradient(&t, &g, result.grad_scale);
+	assert_int_equal(result.depths, g.depths);
+	for (int k = 0; k < g.depths; k++) {
+		assert_true(fabs(result.mtp[k].loss - g.depth[k].loss) <
+			    loss_tol);
+		assert_true(fabs(result.mtp[k].token_loss -
+				 g.depth[k].token_loss) < loss_tol);
+		assert_true(fabs(result.mtp[k].acceptance -
+				 g.depth[k].acceptance) < 1e-15);
+	}
 	print_message("# %s %s%s: loss off by %.2e, worst gradient %.2e\n",
 		      variant, dtype + 18,
 		      m->device == DEVICE_CUDA ? " GPU" : "",
@@ -335,6 +377,13 @@ VARIANT(llama_masked, "llama-masked")
 VARIANT(llama_misc, "llama-misc")
 VARIANT(gpt2_tied, "gpt2-tied")
 VARIANT(gpt2_untied, "gpt2-untied")
+VARIANT(mtp_llama, "mtp-llama")
+VARIANT(mtp_llama_tied, "mtp-llama-tied")
+VARIANT(mtp_llama_per_token, "mtp-llama-per-token")
+VARIANT(mtp_llama_masked, "mtp-llama-masked")
+VARIANT(mtp_llama_repeated, "mtp-llama-repeated")
+VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
+VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
 
 int main(void)
 {
@@ -346,6 +395,13 @@ int main(void)
 		cmocka_unit_test(test_llama_misc),
 		cmocka_unit_test(test_gpt2_tied),
 		cmocka_unit_test(test_gpt2_untied),
+		cmocka_unit_test(test_mtp_llama),
+		cmocka_unit_test(test_mtp_llama_tied),
+		cmocka_unit_test(test_mtp_llama_per_token),
+		cmocka_unit_test(test_mtp_llama_masked),
+		cmocka_unit_test(test_mtp_llama_repeated),
+		cmocka_unit_test(test_mtp_gpt2_tied),
+		cmocka_unit_test(test_mtp_gpt2_untied),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,7 +200,7 @@ static const struct check table[] = {
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
-{"served-mtp", WARNING, "train-worker runs no multi-token prediction yet"},
+{"served-mtp", WARNING, "train-worker runs no mtp_detach_heads and mtp_hsm yet"},
 {"served-experts", WARNING, "train-worker runs no mixture of experts yet"},
 {"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},

@@ -23,9 +23,9 @@ static int neighbour(const struct build *b, int step)
 /* Both ends of a message name it by where it starts and what it is of. */
 static int message_tag(const struct build *b, bool backward, int stage)
 {
-	int stages = b->in->stages->count;
+	int stages = b->in->stages->count, states = 1 + b->out->depths;
 
-	return (b->mb * stages + stage) * 2 + backward;
+	return ((b->mb * stages + stage) * 2 + backward) * states + b->depth;
 }
 
 static int stage_number(const struct build *b)
@@ -81,30 +81,113 @@ static struct chunk_saved *saved_of(struct build *b)
 	return &b->saved[b->mb * b->in->stages->vp + b->chunk];
 }
 
+static bool is_first(const struct build *b)
+{
+	return b->stage == b->in->stages->stage;
+}
+
+/* What the last stage before this one with a final norm has made, or this. */
+static bool has_states(const struct build *b)
+{
+	return b->stage->final_norm || stage_gets_states(b);
+}
+
+static void save_room(struct build *b, struct chunk_saved *v)
+{
+	size_t depths = (size_t)b->out->depths;
+
+	v->layer = arena_alloc(b->a, (size_t)b->stage->num_layers + 1,
+			       sizeof(*v->layer));
+	v->depth = arena_alloc(b->a, depths + 1, sizeof(*v->depth));
+	v->h = arena_alloc(b->a, depths + 1, sizeof(*v->h));
+	v->dh = arena_alloc(b->a, depths + 1, sizeof(*v->dh));
+	for (size_t k = 0; k <= depths; k++)
+		v->h[k] = v->dh[k] = NO_BUF;
+}
+
+/* The decoder's layers of this stage, and what goes on from them. */
+static void layers_forward(struct build *b, struct chunk_saved *v)
+{
+	const struct stage *st = b->stage;
+	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+
+	s.x = is_first(b) ? embed_forward(b) : receive(b, false);
+	for (int64_t n = 0; n < st->num_layers; n++) {
+		b->layer = b->drawn_for = st->first_layer + n;
+		layer_forward(b, &s, &v->layer[n]);
+	}
+	b->layer = -1;
+	if (!st->final_norm) {
+		stream_settle(b, &s);
+		send(b, s.x, false);
+		return;
+	}
+	v->h[0] = stream_norm(b, &s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
+			      &v->last.stat);
+	v->last.x = s.x;
+	forget(b, &v->last.x);
+	forget(b, &v->last.stat);
+}
+
+/* A state that a depth's backward needs goes on as a copy. */
+static void send_state(struct build *b, struct buf h, bool keep)
+{
+	struct buf copy = h;
+
+	if (keep) {
+		copy = buf_new(b, FAMILY_ACT, b->rows * b->C);
+		emit(b, OP_COPY, KIND_COMM, REFS(buf_ref(&copy), buf_ref(&h)),
+		     DIMS(h.bytes));
+	}
+	send(b, copy, false);
+}
+
 static void forward(struct build *b)
 {
 	const struct stage *st = b->stage;
 	struct chunk_saved *v = saved_of(b);
-	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+	int depths = b->train ? (int)st->mtp_layers : 0;
 
 	b->layer = -1;
-	if (st->embedding)
-		embed_forward(b, &s);
+	b->depth = 0;
+	save_room(b, v);
+	if (!stage_gets_states(b))
+		layers_forward(b, v);
 	else
-		s.x = receive(b, false);
-	v->layer = arena_alloc(b->a, (size_t)st->num_layers + 1,
-			       sizeof(*v->layer));
-	for (int64_t n = 0; n < st->num_layers; n++) {
-		b->layer = st->first_layer + n;
-		layer_forward(b, &s, &v->layer[n]);
+		for (; b->depth < states_in(b); b->depth++)
+			v->h[b->depth] = receive(b, false);
+	if (!has_states(b))
+		return;
+	for (b->depth = 1; b->depth <= depths; b->depth++)
+		depth_forward(b, v);
+	for (b->depth = 0; b->depth < states_out(b); b->depth++) {
+		struct buf *h = &v->h[b->depth];
+		bool keep = b->depth < depths;
+
+		if (st->loss)
+			v->dh[b->depth] = head_loss(b, *h);
+		else
+			send_state(b, *h, keep);
+		if (st->loss && !keep)
+			buf_free(b, h);
+	}
+	b->depth = 0;
+}
+
+static void layers_backward(struct build *b, struct chunk_saved *v,
+			    struct buf *dx)
+{
+	const struct stage *st = b->stage;
+
+	for (int64_t n = st->num_layers - 1; n >= 0; n--) {
+		b->layer = b->drawn_for = st->first_layer + n;
+		layer_backward(b, dx, &v->layer[n]);
 	}
 	b->layer = -1;
-	if (st->loss) {
-		head_forward(b, &s, v);
-		return;
-	}
-	stream_settle(b, &s);
-	send(b, s.x, false);
+	if (is_first(b))
+		embed_backward(b, dx);
+	else
+		send(b, *dx, true);
 }
 
 static void backward(struct build *b)
@@ -114,16 +197,26 @@ static void backward(struct build *b)
 	struct buf dx;
 
 	b->layer = -1;
-	dx = st->loss ? head_backward(b, v) : receive(b, true);
-	for (int64_t n = st->num_layers - 1; n >= 0; n--) {
-		b->layer = st->first_layer + n;
-		layer_backward(b, &dx, &v->layer[n]);
+	b->depth = 0;
+	if (!has_states(b)) {
+		dx = receive(b, true);
+		layers_backward(b, v, &dx);
+		return;
 	}
-	b->layer = -1;
-	if (st->embedding)
-		embed_backward(b, &dx);
-	else
-		send(b, dx, true);
+	for (; b->depth < states_out(b) && !st->loss; b->depth++)
+		v->dh[b->depth] = receive(b, true);
+	for (b->depth = (int)st->mtp_layers; b->depth > 0; b->depth--)
+		depth_backward(b, v);
+	if (st->final_norm) {
+		dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
+		norm_input(b, &dx, NO_REF, &v->dh[0], PART_FINAL_NORM_W,
+			   PART_FINAL_NORM_B, &v->last);
+		layers_backward(b, v, &dx);
+		return;
+	}
+	for (; b->depth < states_in(b); b->depth++)
+		send(b, v->dh[b->depth], true);
+	b->depth = 0;
 }
 
 static void run_slot(struct build *b, const struct sched_slot *x)
@@ -280,8 +373,7 @@ static void set_dims(struct build *b)
 		.zero_centered = s->layernorm_zero_centered_gamma,
 		.eps = s->layernorm_epsilon,
 	};
-	*attn = prog_attn_dims(b->in->config, b->H, b->G,
-			       b->H * slice->at.tp);
+	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	b->norm = norm;
 	b->attn = attn;
 }
@@ -322,26 +414,35 @@ static void set_families(struct build *b)
 	struct prog *p = b->out;
 	const struct shape *s = &b->in->config->shape;
 	const struct slice *slice = b->in->slice;
-	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch;
+	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch, all;
 
 	host_room(p, sizeof(struct kern_scalars));
-	p->ids = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
-	p->labels = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
-	p->loss = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
-	p->coef = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
+	p->depths = (int)s->mtp_num_layers;
+	all = (1 + p->depths) * m;
+	p->ids = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
+	p->labels = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
+	p->loss = (struct ref){host_room(p, 8 * all), FAMILY_HOST};
+	p->coef = (struct ref){host_room(p, 8 * all), FAMILY_HOST};
+	p->share = p->right = NO_REF;
+	if (p->depths) {
+		p->share = (struct ref){host_room(p, 8 * p->depths * m),
+					FAMILY_HOST};
+		p->right = (struct ref){host_room(p, 8 * p->depths * m),
+					FAMILY_HOST};
+	}
 	p->rope = NO_REF;
 	p->rope_half = prog_rope_half(s);
 	if (s->position_embedding_type == POS_ROPE) {
-		struct buf table = buf_sums(b, FAMILY_ACT,
-					    b->T * p->rope_half * 2);
+		struct buf table =
+			buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 
 		p->rope = buf_ref(&table);
 	}
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
 				    prog_attn_scratch(b->in->config, b->attn));
-	scratch = prog_comm_scratch(
-		b->in->config, b->in->grid->world,
-		rows > slice->elements ? rows : slice->elements);
+	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
+				    rows > slice->elements ? rows
+							   : slice->elements);
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 
@@ -368,7 +469,11 @@ static int check_served(const struct config *c, struct err *e)
  */
 static int sends_most(const struct config *c, const struct stages *st)
 {
-	return group_of(c, st) - st->pp + 1;
+	int slots = group_of(c, st) - st->pp + 1, last = st->count - 1;
+	bool alone = c->shape.mtp_num_layers && !st->stage[last].mtp_layers;
+
+	/* a depth's state has a message of its own */
+	return alone ? slots * (1 + (int)c->shape.mtp_num_layers) : slots;
 }
 
 /*
@@ -383,7 +488,8 @@ static int check_length(const struct stages *st, int pp, int64_t m,
 	int64_t layers = 1; /* the ends of the step */
 
 	for (int i = pp; i < st->count; i += st->pp)
-		layers += 1 + st->stage[i].num_layers;
+		layers += 1 + st->stage[i].num_layers +
+			  2 * st->stage[i].mtp_layers;
 	if (m <= PARTS_MAX / layers)
 		return 0;
 	return err_set(e, CODE_CONFIG,

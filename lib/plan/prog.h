@@ -72,6 +72,7 @@ enum op_code {
 	OP_ADAMW,
 	OP_ZERO,
 	OP_COPY,
+	OP_COPY_ROWS, /* rows, their bytes, then how far apart in y and in x */
 	OP_COMM,
 	OP_WAIT,
 	OP_CODES
@@ -140,11 +141,16 @@ struct prog {
 	size_t elem;	/* bytes of an element of kern.h's */
 	size_t sum;	/* and of its sum type */
 	int64_t tokens; /* of a micro-batch: B * T */
-	/* where the host's inputs and results are, in FAMILY_HOST */
-	struct ref ids, labels; /* int32 (microbatches, B, T) */
-	struct ref loss, coef;	/* double (microbatches) */
-	struct ref rope;	/* in FAMILY_ACT: the table, or none */
-	int64_t rope_half;	/* R of kern.h */
+	int depths;	/* of multi-token prediction */
+	/*
+	 * Where the host's inputs and results are, in FAMILY_HOST: for the
+	 * main head and then for each depth; SHARE and RIGHT for depths only.
+	 */
+	struct ref ids, labels;	 /* int32 (1 + depths, microbatches, B, T) */
+	struct ref loss, coef;	 /* double (1 + depths, microbatches) */
+	struct ref share, right; /* double (depths, microbatches) */
+	struct ref rope;	 /* in FAMILY_ACT: the table, or none */
+	int64_t rope_half;	 /* R of kern.h */
 	int64_t master; /* offset in FAMILY_OPTIM, -1: parameters are precise */
 	int64_t m, v;
 	int64_t optim_elements; /* of each of them */

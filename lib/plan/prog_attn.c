@@ -39,7 +39,7 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 		  NULL, 0);
 	op->attn = b->attn;
 	op->drop = dropout(b, b->attention_dropout,
-			   dropout_site(b->layer, SITE_ATTENTION));
+			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
 	op->flops = attn_flops(b, 2);
 }
@@ -57,7 +57,7 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 		  NULL, 0);
 	op->attn = b->attn;
 	op->drop = dropout(b, b->attention_dropout,
-			   dropout_site(b->layer, SITE_ATTENTION));
+			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
 	op->flops = attn_flops(b, 5);
 	buf_free(b, dout);

@@ -256,6 +256,7 @@ const char *op_code_name(int code)
 		"adamw",
 		"zero",
 		"copy",
+		"copy of rows",
 		"communication",
 		"wait",
 	};

@@ -27,10 +27,29 @@ struct layer_saved {
 	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
 };
 
+/* A norm's input and its statistics. */
+struct norm_saved {
+	struct buf x, stat;
+};
+
+/* What the forward of a depth of multi-token prediction leaves. */
+struct depth_saved {
+	struct norm_saved enorm, last;
+	struct buf hstat; /* hnorm's; its input is the state before */
+	struct buf z;	  /* both norms' outputs, side by side: (rows, 2C) */
+	struct layer_saved layer;
+};
+
 /* What the forward of one chunk on one micro-batch leaves. */
 struct chunk_saved {
 	struct layer_saved *layer;
-	struct buf x_last, stat_last, dy; /* of the stage with the loss */
+	struct norm_saved last; /* the decoder's final norm */
+	/*
+	 * States behind a final norm, the decoder's and then each depth's,
+	 * and their gradients: [1 + depths] each, or NO_BUF.
+	 */
+	struct buf *h, *dh;
+	struct depth_saved *depth; /* [depths] */
 };
 
 /* The residual stream and the branch that was not added to it yet. */
@@ -68,7 +87,9 @@ struct build {
 	int mb, chunk;
 	bool backward; /* the slot */
 	int64_t layer;
-	int64_t row0; /* of the micro-batch in the global batch */
+	int64_t drawn_for; /* the layer that dropout's sites are counted by */
+	int depth;	   /* 0: the main head; whose ids and labels */
+	int64_t row0;	   /* of the micro-batch in the global batch */
 
 	int64_t B, T, N, C, H, G, D, F; /* kern.h's legend */
 	int64_t rows;	   /* N, or this rank's share of it with sp */
@@ -129,10 +150,12 @@ struct buf linear_input(struct build *b, struct ref dy, enum part w,
 			int64_t out, int64_t in);
 /* Rows of every tp rank: a new (N, C) under sp, else X itself. */
 struct buf gather_rows(struct build *b, struct buf x);
+struct buf gather_wide(struct build *b, struct buf x, int64_t width);
 /* Free what gather_rows made of X. */
 void gather_free(struct build *b, struct buf *gathered, const struct buf *x);
 /* Add up over tp: X in place, or under sp a new (rows, C); frees X then. */
 struct buf reduce_rows(struct build *b, struct buf x);
+struct buf reduce_wide(struct build *b, struct buf x, int64_t width);
 
 /* prog_layer.c */
 void layer_forward(struct build *b, struct stream *s, struct layer_saved *v);
@@ -144,9 +167,12 @@ struct buf stream_norm(struct build *b, struct stream *s, enum part w,
 /* Add the branch without a norm. */
 void stream_settle(struct build *b, struct stream *s);
 struct kern_drop dropout(const struct build *b, double p, uint32_t site);
-/* Dropout's sites of a layer; 0 is the embedding's. */
-enum site { SITE_ATTENTION = 1, SITE_PROJ, SITE_MLP };
-uint32_t dropout_site(int64_t layer, enum site which);
+/*
+ * Dropout's sites of a layer.  The one for an embedding is 0 for the model's,
+ * and for a depth's that of its layer.
+ */
+enum site { SITE_EMBEDDING, SITE_ATTENTION, SITE_PROJ, SITE_MLP };
+uint32_t dropout_site(const struct build *b, enum site which);
 /* BRANCH and its BIAS are to be added to the stream. */
 void stream_branch(struct build *b, struct stream *s, struct buf branch,
 		   enum part bias, enum site which);
@@ -167,6 +193,13 @@ void branch_free(struct build *b, struct buf *all, struct buf *mine,
  */
 void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
 		   enum part bias, struct buf *x, struct buf *stat);
+/*
+ * dx = DRES (or 0) + the norm's input gradient for DY, both of this rank's
+ * rows; frees DY and V.
+ */
+void norm_input(struct build *b, const struct buf *dx, struct ref dres,
+		struct buf *dy, enum part w, enum part bias,
+		struct norm_saved *v);
 
 /* prog_attn.c and prog_mlp.c: the halves of a layer */
 void attention_half(struct build *b, struct stream *s, struct layer_saved *v);
@@ -176,11 +209,18 @@ void mlp_half(struct build *b, struct stream *s, struct layer_saved *v);
 void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v);
 
 /* prog_ends.c: the first and the last stage */
-void embed_forward(struct build *b, struct stream *s);
+/* Embeddings of DEPTH's ids, positions and dropout included. */
+struct buf embed_forward(struct build *b);
 void embed_backward(struct build *b, struct buf *dx);
-void head_forward(struct build *b, struct stream *s, struct chunk_saved *v);
-/* The gradient of the residual stream that the head hands back. */
-struct buf head_backward(struct build *b, struct chunk_saved *v);
+/* The loss of H (rows, C), DEPTH's state, and that state's gradient. */
+struct buf head_loss(struct build *b, struct buf h);
+
+/* prog_mtp.c: a depth of multi-token prediction, b->depth from 1 on */
+void depth_forward(struct build *b, struct chunk_saved *v);
+void depth_backward(struct build *b, struct chunk_saved *v);
+/* Depths' part in the whole: which stages have what of the states. */
+bool stage_gets_states(const struct build *b); /* they come by messages */
+int states_in(const struct build *b), states_out(const struct build *b);
 
 /* prog_step.c: from gradients to updated parameters */
 void step_finish(struct build *b);

@@ -60,7 +60,8 @@ static struct traffic row_traffic(const struct op *op)
 	case OP_CE_MAX: return (struct traffic){all, n[0], 0};
 	case OP_CE_SUMS: return (struct traffic){all, 3 * n[0], 4 * n[0]};
 	case OP_CE_GRAD:
-		return (struct traffic){2 * all, 3 * n[0], 4 * n[0] + 24};
+		return (struct traffic){2 * all, 3 * n[0],
+					4 * n[0] + 24 + 16 * has(op, 1)};
 	default: return (struct traffic){0, 0, 0};
 	}
 }
@@ -83,6 +84,7 @@ static struct traffic flat_traffic(const struct op *op)
 				  : (struct traffic){2 * n[0], 5 * n[0], 0};
 	case OP_ZERO: return (struct traffic){0, 0, n[0]};
 	case OP_COPY: return (struct traffic){0, 0, 2 * n[0]};
+	case OP_COPY_ROWS: return (struct traffic){0, 0, 2 * n[0] * n[1]};
 	default: return row_traffic(op);
 	}
 }

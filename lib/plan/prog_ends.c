@@ -10,12 +10,17 @@
 
 static struct ref host_row(const struct build *b, struct ref base, int64_t row)
 {
-	return (struct ref){base.at + 4 * (b->mb * b->N + row), base.family};
+	int64_t slot = (int64_t)b->depth * b->list->microbatches + b->mb;
+
+	return (struct ref){base.at + 4 * (slot * b->N + row), base.family};
 }
 
-static struct ref host_double(const struct build *b, struct ref base)
+/* The micro-batch's number in row ROW of BASE. */
+static struct ref host_double(const struct build *b, struct ref base, int row)
 {
-	return (struct ref){base.at + 8 * b->mb, base.family};
+	int64_t slot = (int64_t)row * b->list->microbatches + b->mb;
+
+	return row < 0 ? NO_REF : (struct ref){base.at + 8 * slot, base.family};
 }
 
 /* Rows of the padded vocabulary on each tp rank. */
@@ -36,10 +41,11 @@ static void embed_dropout(struct build *b, struct ref x, int kind)
 	if (!b->train || b->hidden_dropout <= 0)
 		return;
 	emit(b, OP_DROP, kind, REFS(x, x), DIMS(b->rows, b->C))->drop =
-		dropout(b, b->hidden_dropout, 0);
+		dropout(b, b->hidden_dropout,
+			b->depth ? dropout_site(b, SITE_EMBEDDING) : 0);
 }
 
-void embed_forward(struct build *b, struct stream *s)
+struct buf embed_forward(struct build *b)
 {
 	struct buf x = buf_new(b, FAMILY_ACT, b->N * b->C);
 	struct ref tok = param_ref(b, FAMILY_PARAM, PART_EMBED_TOK, -1);
@@ -51,10 +57,9 @@ void embed_forward(struct build *b, struct stream *s)
 	x = reduce_rows(b, x);
 	if (pos.family >= 0)
 		emit(b, OP_POS_FWD, KIND_FORWARD, REFS(buf_ref(&x), pos),
-		     DIMS(b->rows, b->C, b->T, b->first_row));
+		     DIMS(b->rows, b->C, b->T, b->first_row, b->depth));
 	embed_dropout(b, buf_ref(&x), KIND_FORWARD);
-	*s = (struct stream){
-		.x = x, .owned = true, .branch = NO_BUF, .bias = NO_REF};
+	return x;
 }
 
 void embed_backward(struct build *b, struct buf *dx)
@@ -66,7 +71,7 @@ void embed_backward(struct build *b, struct buf *dx)
 	embed_dropout(b, buf_ref(dx), KIND_BACKWARD);
 	if (pos.family >= 0)
 		emit(b, OP_POS_BWD, KIND_WGRAD, REFS(pos, buf_ref(dx)),
-		     DIMS(b->rows, b->C, b->T, b->first_row));
+		     DIMS(b->rows, b->C, b->T, b->first_row, b->depth));
 	all = gather_rows(b, *dx);
 	emit(b, OP_EMBED_BWD, KIND_WGRAD,
 	     REFS(tok, buf_ref(&all), host_row(b, b->out->ids, 0)),
@@ -110,8 +115,9 @@ static void emit_loss(struct build *b, const struct head_rows *h)
 		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_SUM, sums, sums,
 				2 * h->rows);
 	emit(b, OP_CE_GRAD, KIND_FORWARD,
-	     REFS(host_double(b, b->out->loss), logits, max, sums, labels,
-		  host_double(b, b->out->coef)),
+	     REFS(host_double(b, b->out->loss, b->depth),
+		  host_double(b, b->out->right, b->depth - 1), logits, max,
+		  sums, labels, host_double(b, b->out->coef, b->depth)),
 	     DIMS(h->rows, V, valid, first));
 }
 
@@ -154,54 +160,27 @@ int64_t prog_head_rows(int64_t tokens, int64_t row_bytes, bool device)
  * The loss's gradient is computed with the loss, so that logits never
  * outlive their rows; only the head's input gradient waits for the backward.
  */
-void head_forward(struct build *b, struct stream *s, struct chunk_saved *v)
+struct buf head_loss(struct build *b, struct buf h)
 {
 	int64_t V = vocab_rows(b);
 	int64_t most =
 		prog_head_rows(b->N, V * (int64_t)b->out->elem, b->device);
-	struct buf y = stream_norm(b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
-				   &v->stat_last);
-	struct head_rows h = {.dy = NO_BUF};
+	struct head_rows r = {.dy = NO_BUF};
 
-	v->x_last = s->x;
-	h.y = gather_rows(b, y);
+	b->layer = -1;
+	r.y = gather_rows(b, h);
 	if (b->train)
-		h.dy = buf_new(b, FAMILY_ACT, b->N * b->C);
-	h.logits = buf_new(b, FAMILY_ACT, most * V);
-	h.max = buf_sums(b, FAMILY_ACT, most);
-	h.sums = buf_sums(b, FAMILY_ACT, 2 * most);
-	for (h.first = 0; h.first < b->N; h.first += h.rows) {
-		h.rows = b->N - h.first < most ? b->N - h.first : most;
-		head_rows(b, &h);
+		r.dy = buf_new(b, FAMILY_ACT, b->N * b->C);
+	r.logits = buf_new(b, FAMILY_ACT, most * V);
+	r.max = buf_sums(b, FAMILY_ACT, most);
+	r.sums = buf_sums(b, FAMILY_ACT, 2 * most);
+	for (r.first = 0; r.first < b->N; r.first += r.rows) {
+		r.rows = b->N - r.first < most ? b->N - r.first : most;
+		head_rows(b, &r);
 	}
-	buf_free(b, &h.sums);
-	buf_free(b, &h.max);
-	buf_free(b, &h.logits);
-	gather_free(b, &h.y, &y);
-	buf_free(b, &y);
-	if (b->train) {
-		v->dy = reduce_rows(b, h.dy);
-		return;
-	}
-	buf_free(b, &v->stat_last);
-	buf_free(b, &v->x_last);
-}
-
-struct buf head_backward(struct build *b, struct chunk_saved *v)
-{
-	struct buf dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
-
-	emit(b, OP_NORM_BWD, KIND_BACKWARD,
-	     REFS(buf_ref(&dx),
-		  param_ref(b, FAMILY_GRAD, PART_FINAL_NORM_W, -1),
-		  param_ref(b, FAMILY_GRAD, PART_FINAL_NORM_B, -1),
-		  buf_ref(&v->dy), NO_REF, buf_ref(&v->x_last),
-		  buf_ref(&v->stat_last),
-		  param_ref(b, FAMILY_PARAM, PART_FINAL_NORM_W, -1)),
-	     NULL, 0)
-		->norm = b->norm;
-	buf_free(b, &v->dy);
-	buf_free(b, &v->x_last);
-	buf_free(b, &v->stat_last);
-	return dx;
+	buf_free(b, &r.sums);
+	buf_free(b, &r.max);
+	buf_free(b, &r.logits);
+	gather_free(b, &r.y, &h);
+	return b->train ? reduce_rows(b, r.dy) : NO_BUF;
 }

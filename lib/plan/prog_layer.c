@@ -2,9 +2,9 @@
 /* One pre-norm transformer layer: x += attn(norm(x)); x += mlp(norm(x)). */
 #include "lib/plan/prog_build.h"
 
-uint32_t dropout_site(int64_t layer, enum site which)
+uint32_t dropout_site(const struct build *b, enum site which)
 {
-	return (uint32_t)(4 * layer + which);
+	return (uint32_t)(4 * b->drawn_for + which);
 }
 
 struct kern_drop dropout(const struct build *b, double p, uint32_t site)
@@ -21,7 +21,7 @@ void stream_branch(struct build *b, struct stream *s, struct buf branch,
 {
 	s->branch = branch;
 	s->bias = param_ref(b, FAMILY_PARAM, bias, b->layer);
-	s->site = dropout_site(b->layer, which);
+	s->site = dropout_site(b, which);
 }
 
 struct buf stream_norm(struct build *b, struct stream *s, enum part w,
@@ -89,8 +89,8 @@ struct buf branch_gradient(struct build *b, const struct buf *dx,
 		*mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
 		emit(b, OP_DROP, KIND_BACKWARD,
 		     REFS(buf_ref(mine), buf_ref(dx)), DIMS(b->rows, b->C))
-			->drop = dropout(b, b->hidden_dropout,
-					 dropout_site(b->layer, which));
+			->drop =
+			dropout(b, b->hidden_dropout, dropout_site(b, which));
 	}
 	if (db.family >= 0)
 		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, buf_ref(mine)),
@@ -106,20 +106,31 @@ void branch_free(struct build *b, struct buf *all, struct buf *mine,
 		buf_free(b, mine);
 }
 
-void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
-		   enum part bias, struct buf *x, struct buf *stat)
+void norm_input(struct build *b, const struct buf *dx, struct ref dres,
+		struct buf *dy, enum part w, enum part bias,
+		struct norm_saved *v)
 {
-	dy = reduce_rows(b, dy);
 	emit(b, OP_NORM_BWD, KIND_BACKWARD,
 	     REFS(buf_ref(dx), param_ref(b, FAMILY_GRAD, w, b->layer),
-		  param_ref(b, FAMILY_GRAD, bias, b->layer), buf_ref(&dy),
-		  buf_ref(dx), buf_ref(x), buf_ref(stat),
+		  param_ref(b, FAMILY_GRAD, bias, b->layer), buf_ref(dy), dres,
+		  buf_ref(&v->x), buf_ref(&v->stat),
 		  param_ref(b, FAMILY_PARAM, w, b->layer)),
 	     NULL, 0)
 		->norm = b->norm;
-	buf_free(b, &dy);
-	buf_free(b, x);
-	buf_free(b, stat);
+	buf_free(b, dy);
+	buf_free(b, &v->x);
+	buf_free(b, &v->stat);
+}
+
+void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
+		   enum part bias, struct buf *x, struct buf *stat)
+{
+	struct norm_saved v = {*x, *stat};
+
+	dy = reduce_rows(b, dy);
+	norm_input(b, dx, buf_ref(dx), &dy, w, bias, &v);
+	*x = v.x;
+	*stat = v.stat;
 }
 
 void layer_forward(struct build *b, struct stream *s, struct layer_saved *v)

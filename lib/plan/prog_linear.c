@@ -42,16 +42,21 @@ struct buf linear_input(struct build *b, struct ref dy, enum part w,
 	return dx;
 }
 
-struct buf gather_rows(struct build *b, struct buf x)
+struct buf gather_wide(struct build *b, struct buf x, int64_t width)
 {
 	struct buf all;
 
 	if (!b->sp)
 		return x;
-	all = buf_new(b, FAMILY_COMM, b->N * b->C);
+	all = buf_new(b, FAMILY_COMM, b->N * width);
 	emit_collective(b, PROG_ALL_GATHER, GROUP_TP, TYPE_ELEM, buf_ref(&x),
-			buf_ref(&all), b->rows * b->C);
+			buf_ref(&all), b->rows * width);
 	return all;
+}
+
+struct buf gather_rows(struct build *b, struct buf x)
+{
+	return gather_wide(b, x, b->C);
 }
 
 void gather_free(struct build *b, struct buf *gathered, const struct buf *x)
@@ -62,18 +67,23 @@ void gather_free(struct build *b, struct buf *gathered, const struct buf *x)
 
 struct buf reduce_rows(struct build *b, struct buf x)
 {
+	return reduce_wide(b, x, b->C);
+}
+
+struct buf reduce_wide(struct build *b, struct buf x, int64_t width)
+{
 	struct buf mine;
 
 	if (b->tp == 1)
 		return x;
 	if (!b->sp) {
 		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_ELEM, buf_ref(&x),
-				buf_ref(&x), b->N * b->C);
+				buf_ref(&x), b->N * width);
 		return x;
 	}
-	mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	mine = buf_new(b, FAMILY_ACT, b->rows * width);
 	emit_collective(b, PROG_REDUCE_SCATTER, GROUP_TP, TYPE_ELEM,
-			buf_ref(&x), buf_ref(&mine), b->rows * b->C);
+			buf_ref(&x), buf_ref(&mine), b->rows * width);
 	buf_free(b, &x);
 	return mine;
 }

@@ -134,13 +134,15 @@ void step_metrics(struct build *b)
 	struct ref metrics = {offsetof(struct kern_scalars, metrics),
 			      FAMILY_HOST};
 	bool counts = s->at.tp == 0 && s->at.pp == g->pp - 1;
+	int depths = b->train ? b->out->depths : 0;
 
 	emit(b, OP_METRICS, KIND_OPTIM,
-	     REFS(SCALARS, b->out->loss, b->out->coef),
-	     DIMS(b->list->microbatches, counts));
+	     REFS(SCALARS, b->out->loss, b->out->coef, b->out->share,
+		  b->out->right),
+	     DIMS(b->list->microbatches, depths, counts));
 	if (g->world > 1)
 		emit_collective(b, PROG_SUM, GROUP_WORLD, TYPE_F64, metrics,
-				metrics, METRICS);
+				metrics, METRIC_MTP + depths * MTP_METRICS);
 }
 
 /* Element OWN of a part of the optimizer's state that begins at byte AT. */

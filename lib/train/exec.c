@@ -28,24 +28,40 @@ struct kern_scalars *exec_scalars(const struct exec *x)
 	return (struct kern_scalars *)x->host;
 }
 
-int32_t *exec_ids(const struct exec *x, int mb)
+/* Micro-batch MB at DEPTH. */
+static int64_t slot(const struct exec *x, int mb, int depth)
 {
-	return (int32_t *)at_host(x, x->prog->ids) + mb * x->prog->tokens;
+	return (int64_t)depth * x->prog->train.microbatches + mb;
 }
 
-int32_t *exec_labels(const struct exec *x, int mb)
+int32_t *exec_ids(const struct exec *x, int mb, int depth)
 {
-	return (int32_t *)at_host(x, x->prog->labels) + mb * x->prog->tokens;
+	return (int32_t *)at_host(x, x->prog->ids) +
+	       slot(x, mb, depth) * x->prog->tokens;
 }
 
-double *exec_loss(const struct exec *x)
+int32_t *exec_labels(const struct exec *x, int mb, int depth)
 {
-	return at_host(x, x->prog->loss);
+	return (int32_t *)at_host(x, x->prog->labels) +
+	       slot(x, mb, depth) * x->prog->tokens;
 }
 
-double *exec_coef(const struct exec *x)
+struct exec_objective exec_objective(const struct exec *x, int mb, int depth)
 {
-	return at_host(x, x->prog->coef);
+	const struct prog *p = x->prog;
+	int64_t i = slot(x, mb, depth);
+	struct exec_objective o = {
+		.loss = (double *)at_host(x, p->loss) + i,
+		.coef = (double *)at_host(x, p->coef) + i,
+	};
+
+	if (depth) {
+		o.share =
+			(double *)at_host(x, p->share) + slot(x, mb, depth - 1);
+		o.right =
+			(double *)at_host(x, p->right) + slot(x, mb, depth - 1);
+	}
+	return o;
 }
 
 /* {cos, sin} of position t times base^(-j / R): model-numerics 2.6. */
@@ -254,7 +270,7 @@ static bool run_forward(const struct kern *k, const struct op *op,
 		k->embed_fwd(a->q, p[0], p[1], p[2], n[0], n[1], n[2], n[3]);
 		return true;
 	case OP_POS_FWD:
-		k->pos_fwd(a->q, p[0], p[1], n[0], n[1], n[2], n[3]);
+		k->pos_fwd(a->q, p[0], p[1], n[0], n[1], n[2], n[3], n[4]);
 		return true;
 	case OP_DROP:
 		k->drop(a->q, p[0], p[1], n[0], n[1], &a->drop);
@@ -288,8 +304,8 @@ static bool run_forward(const struct kern *k, const struct op *op,
 			   n[3]);
 		return true;
 	case OP_CE_GRAD:
-		k->ce_grad(a->q, p[0], p[1], p[2], p[3], p[4], p[5], n[0], n[1],
-			   n[2], n[3]);
+		k->ce_grad(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6], n[0],
+			   n[1], n[2], n[3]);
 		return true;
 	default: return false;
 	}
@@ -306,7 +322,7 @@ static bool run_backward(const struct kern *k, const struct op *op,
 		k->embed_bwd(a->q, p[0], p[1], p[2], n[0], n[1], n[2], n[3]);
 		return true;
 	case OP_POS_BWD:
-		k->pos_bwd(a->q, p[0], p[1], n[0], n[1], n[2], n[3]);
+		k->pos_bwd(a->q, p[0], p[1], n[0], n[1], n[2], n[3], n[4]);
 		return true;
 	case OP_NORM_BWD:
 		k->norm_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
@@ -345,11 +361,15 @@ static bool run_flat(const struct kern *k, const struct op *op,
 			 op->flag);
 		return true;
 	case OP_METRICS:
-		k->metrics(a->q, p[0], p[1], p[2], n, a->n[1]);
+		k->metrics(a->q, p[0], p[1], p[2], p[3], p[4], n, a->n[1],
+			   a->n[2]);
 		return true;
 	case OP_CLIP: k->clip(a->q, p[0]); return true;
 	case OP_ZERO: k->zero(a->q, p[0], n); return true;
 	case OP_COPY: k->copy(a->q, p[0], p[1], n); return true;
+	case OP_COPY_ROWS:
+		k->copy_rows(a->q, p[0], a->n[2], p[1], a->n[3], n, a->n[1]);
+		return true;
 	default: return false;
 	}
 }

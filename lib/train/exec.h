@@ -58,10 +58,17 @@ int exec_results(struct exec *x, struct kern_scalars *out, double *seconds,
 
 /* The inputs of the next run. */
 struct kern_scalars *exec_scalars(const struct exec *x);
-int32_t *exec_ids(const struct exec *x, int mb);
-int32_t *exec_labels(const struct exec *x, int mb);
-double *exec_loss(const struct exec *x); /* by micro-batch */
-double *exec_coef(const struct exec *x);
+/* Of the main head, and of each depth of multi-token prediction from 1 on. */
+int32_t *exec_ids(const struct exec *x, int mb, int depth);
+int32_t *exec_labels(const struct exec *x, int mb, int depth);
+
+/* A micro-batch's numbers in kern.h's loss, coef, share and right. */
+struct exec_objective {
+	double *loss, *coef;
+	double *share, *right; /* NULL for the main head */
+};
+
+struct exec_objective exec_objective(const struct exec *x, int mb, int depth);
 
 /*
  * FAMILY for the host to read and write, between runs: the memory itself on

@@ -228,6 +228,8 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		.step_ms = r->seconds * 1e3,
 		.memory_bytes = l->trainer.exec.allocated,
 		.eval_loss = eval_loss,
+		.depths = r->depths,
+		.mtp = r->mtp,
 	};
 
 	return metrics_write(&l->metrics, &row, e);

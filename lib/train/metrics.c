@@ -74,11 +74,32 @@ int metrics_open(struct metrics *m, const char *dir, int64_t step,
 	return 0;
 }
 
-static int number(char *to, size_t size, const char *name, double x)
+static int number(char *to, size_t size, const char *name, double x, bool first)
 {
+	const char *comma = first ? "" : ", ";
+
 	if (!isfinite(x)) /* JSON has no other numbers */
-		return snprintf(to, size, ", \"%s\": null", name);
-	return snprintf(to, size, ", \"%s\": %.17g", name, x);
+		return snprintf(to, size, "%s\"%s\": null", comma, name);
+	return snprintf(to, size, "%s\"%s\": %.17g", comma, name, x);
+}
+
+/* , "mtp": [{"loss": .., ..}, ..] */
+static int depths_text(char *buf, size_t size, const struct metrics_row *r)
+{
+	int n = 0;
+
+	for (int k = 0; k < r->depths; k++) {
+		const struct trainer_depth *d = &r->mtp[k];
+
+		n += snprintf(buf + n, size - (size_t)n, "%s",
+			      k ? "}, {" : ", \"mtp\": [{");
+		n += number(buf + n, size - (size_t)n, "loss", d->loss, true);
+		n += number(buf + n, size - (size_t)n, "token_loss",
+			    d->token_loss, false);
+		n += number(buf + n, size - (size_t)n, "acceptance",
+			    d->acceptance, false);
+	}
+	return n + (n ? snprintf(buf + n, size - (size_t)n, "}]") : 0);
 }
 
 static int row_text(char *buf, size_t size, const struct metrics_row *r)
@@ -101,10 +122,11 @@ static int row_text(char *buf, size_t size, const struct metrics_row *r)
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 		n += number(buf + n, size - (size_t)n, fields[i].name,
-			    fields[i].x);
+			    fields[i].x, false);
 	if (!isnan(r->eval_loss))
 		n += number(buf + n, size - (size_t)n, "eval_loss",
-			    r->eval_loss);
+			    r->eval_loss, false);
+	n += depths_text(buf + n, size - (size_t)n, r);
 	n += snprintf(buf + n, size - (size_t)n, "}\n");
 	return n;
 }
@@ -118,15 +140,18 @@ void metrics_settle(struct metrics *m)
 static void tell(struct metrics *m, const struct metrics_row *r)
 {
 	double left = m->ms_mean / 1e3 * (double)(m->train_iters - r->step);
-	char text[256], eval[40] = "";
+	char text[320], eval[40] = "", mtp[48] = "";
 	int n;
 
 	if (!isnan(r->eval_loss))
 		snprintf(eval, sizeof(eval), "  eval %.4f", r->eval_loss);
+	for (int k = 0, at = 0; k < r->depths && k < 3; k++)
+		at += snprintf(mtp + at, sizeof(mtp) - (size_t)at, "%s%.4f",
+			       k ? " " : "  mtp ", r->mtp[k].loss);
 	n = snprintf(text, sizeof(text),
 		     "step %" PRId64 "/%" PRId64
-		     "  loss %.4f%s  norm %.3f  lr %.2e  %.0f tok/s  %.0f ms",
-		     r->step, m->train_iters, r->loss, eval, r->grad_norm,
+		     "  loss %.4f%s%s  norm %.3f  lr %.2e  %.0f tok/s  %.0f ms",
+		     r->step, m->train_iters, r->loss, mtp, eval, r->grad_norm,
 		     r->lr, r->tokens_per_second, r->step_ms);
 	if (!m->terminal) {
 		if (r->step % m->log_interval == 0 ||
@@ -144,7 +169,7 @@ static void tell(struct metrics *m, const struct metrics_row *r)
 int metrics_write(struct metrics *m, const struct metrics_row *row,
 		  struct err *e)
 {
-	char text[1024];
+	char text[1024 + 128 * KERN_DEPTHS];
 	int n;
 
 	if (m->fd < 0)

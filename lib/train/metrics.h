@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/err.h"
+#include "lib/train/trainer.h"
 
 struct metrics {
 	int fd;	       /* -1: this rank writes none */
@@ -24,6 +24,8 @@ struct metrics_row {
 	double step_ms;
 	int64_t memory_bytes;
 	double eval_loss; /* NAN: not evaluated */
+	int depths;	  /* of multi-token prediction */
+	const struct trainer_depth *mtp;
 };
 
 /*

@@ -66,64 +66,116 @@ void trainer_close(struct trainer *t)
 /* Whether one of this rank's stages looks tokens up, or scores them. */
 static bool needs_tokens(const struct trainer *t)
 {
+	const struct stages *st = &t->plan.stages;
 	int pp = t->plan.slice.at.pp;
 
-	return pp == 0 || pp == t->plan.grid.pp - 1;
+	for (int i = pp; i < st->count; i += st->pp)
+		if (st->stage[i].embedding || st->stage[i].loss)
+			return true;
+	return false;
 }
 
-/* Ids and labels of micro-batch MB; returns scored tokens, or -1. */
-static int64_t load_microbatch(struct trainer *t,
-			       const struct trainer_data *data, bool valid,
-			       int64_t first, int mb, struct err *e)
+/*
+ * Depth DEPTH of one sample, from the depth before: everything one place to
+ * the left, token 0 and no label at the end (model-numerics 1.1).  Returns
+ * scored tokens.
+ */
+static int64_t roll(const struct trainer *t, int mb, int depth, int64_t first)
 {
-	const struct config *c = t->plan.config;
-	int64_t T = c->shape.seq_length, B = c->run.micro_batch_size;
-	int64_t scored = 0, sample;
-	int32_t *ids = exec_ids(&t->exec, mb);
-	int32_t *labels = exec_labels(&t->exec, mb);
+	int64_t T = t->plan.config->shape.seq_length, scored = 0;
+	size_t bytes = (size_t)(T - 1) * sizeof(int32_t);
+	int32_t *ids = exec_ids(&t->exec, mb, depth) + first;
+	int32_t *labels = exec_labels(&t->exec, mb, depth) + first;
 
-	for (int64_t b = 0; b < B; b++, ids += T, labels += T) {
-		sample = first +
-			 ((int64_t)mb * t->plan.grid.dp + t->plan.slice.at.dp) *
-				 B +
-			 b;
-		if (data->sample(data->arg, valid, sample, ids, labels, e))
-			return -1;
-		for (int64_t i = 0; i < T; i++)
-			scored += labels[i] >= 0;
-	}
+	memcpy(ids, exec_ids(&t->exec, mb, depth - 1) + first + 1, bytes);
+	memcpy(labels, exec_labels(&t->exec, mb, depth - 1) + first + 1, bytes);
+	ids[T - 1] = 0;
+	labels[T - 1] = -1;
+	for (int64_t i = 0; i < T; i++)
+		scored += labels[i] >= 0;
 	return scored;
 }
 
 /*
- * Fill the step's inputs.  The coefficient of a micro-batch's losses makes
- * the objective an explicit weighted sum (model-numerics 1.4): the mean of
- * the micro-batches' means, or plain sums that the end of the step divides
- * by all scored tokens.
+ * Ids and labels of micro-batch MB, of every depth; SCORED [1 + depths] gets
+ * the scored tokens of each.
  */
+static int load_microbatch(struct trainer *t, const struct trainer_data *data,
+			   bool valid, int64_t first, int mb, int64_t *scored,
+			   struct err *e)
+{
+	const struct config *c = t->plan.config;
+	int64_t T = c->shape.seq_length, B = c->run.micro_batch_size;
+	int64_t sample =
+		first +
+		((int64_t)mb * t->plan.grid.dp + t->plan.slice.at.dp) * B;
+	int32_t *ids = exec_ids(&t->exec, mb, 0);
+	int32_t *labels = exec_labels(&t->exec, mb, 0);
+
+	for (int64_t b = 0; b < B; b++) {
+		if (data->sample(data->arg, valid, sample + b, ids + b * T,
+				 labels + b * T, e))
+			return -1;
+		for (int64_t i = 0; i < T; i++)
+			scored[0] += labels[b * T + i] >= 0;
+		for (int k = 1; k <= t->plan.prog.depths; k++)
+			scored[k] += roll(t, mb, k, b * T);
+	}
+	return 0;
+}
+
+static double at_least_one(int64_t n)
+{
+	return n > 1 ? (double)n : 1;
+}
+
+/*
+ * The coefficients of a micro-batch's losses make the objective an explicit
+ * weighted sum (model-numerics 1.4): the mean of the micro-batches' means, or
+ * plain sums that the end of the step divides by all scored tokens; depths
+ * count mtp_loss_scaling_factor together.
+ */
+static void set_objective(struct trainer *t, int mb, const int64_t *scored)
+{
+	const struct run *run = &t->plan.config->run;
+	double all = (double)t->plan.prog.train.microbatches * t->plan.grid.dp;
+	struct exec_objective o = exec_objective(&t->exec, mb, 0);
+	bool per_token = run->calculate_per_token_loss;
+	int depths = t->plan.prog.depths;
+
+	*o.loss = 0;
+	*o.coef = per_token ? 1 : 1 / (all * at_least_one(scored[0]));
+	for (int k = 1; k <= depths; k++) {
+		double each = run->mtp_loss_scaling_factor / depths /
+			      at_least_one(scored[k]);
+
+		o = exec_objective(&t->exec, mb, k);
+		*o.loss = *o.right = 0;
+		*o.share = 1 / (all * at_least_one(scored[k]));
+		*o.coef = per_token ? each * (double)scored[0] : each / all;
+	}
+}
+
 static int load_batch(struct trainer *t, const struct trainer_data *data,
 		      bool valid, int64_t first, struct err *e)
 {
 	struct kern_scalars *s = exec_scalars(&t->exec);
-	const struct run *run = &t->plan.config->run;
-	int m = t->plan.prog.train.microbatches;
+	bool needed = needs_tokens(t);
 
 	s->tokens = 0;
-	s->per_token = run->calculate_per_token_loss;
+	memset(s->mtp_tokens, 0, sizeof(s->mtp_tokens));
+	s->per_token = t->plan.config->run.calculate_per_token_loss;
 	s->metrics[METRIC_SUMSQ] = 0;
-	for (int mb = 0; mb < m; mb++) {
-		int64_t n = 0;
+	for (int mb = 0; mb < t->plan.prog.train.microbatches; mb++) {
+		int64_t scored[1 + KERN_DEPTHS] = {0};
 
-		if (needs_tokens(t))
-			n = load_microbatch(t, data, valid, first, mb, e);
-		if (n < 0)
+		if (needed &&
+		    load_microbatch(t, data, valid, first, mb, scored, e))
 			return -1;
-		s->tokens += (double)n;
-		exec_loss(&t->exec)[mb] = 0;
-		exec_coef(&t->exec)[mb] =
-			s->per_token > 0 ? 1
-					 : 1.0 / ((double)m * t->plan.grid.dp *
-						  (double)(n > 1 ? n : 1));
+		s->tokens += (double)scored[0];
+		for (int k = 0; k < t->plan.prog.depths; k++)
+			s->mtp_tokens[k] += (double)scored[1 + k];
+		set_objective(t, mb, scored);
 	}
 	return 0;
 }
@@ -159,6 +211,23 @@ static void set_rates(struct trainer *t)
 	};
 }
 
+static void report_depths(const struct trainer *t, const struct kern_scalars *s,
+			  struct trainer_result *out)
+{
+	const double *m = s->metrics + METRIC_MTP;
+
+	out->depths = t->plan.prog.depths;
+	for (int k = 0; k < out->depths; k++, m += MTP_METRICS) {
+		double tokens = fmax(m[MTP_TOKENS], 1);
+
+		out->mtp[k] = (struct trainer_depth){
+			.loss = m[MTP_MEAN],
+			.token_loss = m[MTP_LOSS] / tokens,
+			.acceptance = m[MTP_RIGHT] / tokens,
+		};
+	}
+}
+
 /* What the oldest step that was not reported yet has given. */
 static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 {
@@ -177,6 +246,7 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 		.seconds = seconds,
 		.stop = s.metrics[METRIC_STOP] > 0,
 	};
+	report_depths(t, &s, out);
 	if (isfinite(out->loss) && isfinite(out->grad_norm))
 		return 0;
 	return err_set(e, CODE_NUMERIC,

@@ -15,6 +15,15 @@ struct trainer {
 	int64_t consumed_samples;
 };
 
+/* A depth of multi-token prediction in one step. */
+struct trainer_depth {
+	double loss; /* the mean of the micro-batches' means: Megatron's */
+	double token_loss; /* the mean over tokens */
+	/* the share of tokens that were the most likely ones: a draft of
+	 * this depth would be accepted */
+	double acceptance;
+};
+
 /* What one step gave. */
 struct trainer_result {
 	int64_t step; /* its number, from 1; 0: none has ended yet */
@@ -25,6 +34,8 @@ struct trainer_result {
 	double tokens;	/* scored */
 	double seconds; /* it took */
 	bool stop;	/* some rank was asked to stop */
+	int depths;
+	struct trainer_depth mtp[KERN_DEPTHS];
 };
 
 /*

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Multi-token prediction.  Depth k joins the state of the depth before (0: the
+ * decoder's, behind its final norm) and the embedding of the token k places
+ * on, and runs one more layer: model-numerics 1.1, 1.2 and 1.5.
+ */
+#include "lib/plan/prog_build.h"
+
+/* Whether the last decoder layer is on a stage before this one. */
+bool stage_gets_states(const struct build *b)
+{
+	const struct stage *st = b->in->stages->stage;
+
+	for (; st < b->stage; st++)
+		if (st->final_norm)
+			return true;
+	return false;
+}
+
+/* States on the way to this stage, or past it. */
+static int states(const struct build *b, const struct stage *end)
+{
+	const struct stage *st = b->in->stages->stage;
+	int n = 1;
+
+	for (; st < end && b->train; st++)
+		n += (int)st->mtp_layers;
+	return n;
+}
+
+int states_in(const struct build *b)
+{
+	return states(b, b->stage);
+}
+
+int states_out(const struct build *b)
+{
+	return states(b, b->stage + 1);
+}
+
+/* Its weights, and whose sites its dropout has. */
+static void enter(struct build *b)
+{
+	const struct shape *s = &b->in->config->shape;
+	int64_t n = b->depth - 1;
+
+	b->drawn_for = s->num_layers + n;
+	b->layer = s->num_layers + (s->mtp_use_repeated_layer ? 0 : n);
+}
+
+/* Half of z, or of its gradient: (rows, C) in rows of 2C. */
+static void emit_half(struct build *b, const struct buf *half,
+		      const struct buf *both, int which, bool join)
+{
+	int64_t row = b->C * (int64_t)b->out->elem;
+	struct ref x = buf_ref(half), z = buf_at(both, which * row);
+
+	emit(b, OP_COPY_ROWS, join ? KIND_FORWARD : KIND_BACKWARD,
+	     REFS(join ? z : x, join ? x : z),
+	     DIMS(b->rows, row, join ? 2 * row : row, join ? row : 2 * row));
+}
+
+/* This rank's columns of (N, C), or back. */
+static void emit_columns(struct build *b, const struct buf *mine,
+			 const struct buf *all, bool back)
+{
+	int64_t row = b->C * (int64_t)b->out->elem, part = row / b->tp;
+	struct ref x = buf_ref(mine), y;
+
+	y = buf_at(all, b->in->slice->at.tp * part);
+	emit(b, OP_COPY_ROWS, back ? KIND_BACKWARD : KIND_FORWARD,
+	     REFS(back ? x : y, back ? y : x),
+	     DIMS(b->N, part, back ? part : row, back ? row : part));
+}
+
+/* norm(x) as a half of z. */
+static void half_norm(struct build *b, struct buf x, enum part w,
+		      enum part bias, const struct buf *z, int which,
+		      struct buf *stat)
+{
+	struct stream s = {.x = x, .branch = NO_BUF, .bias = NO_REF};
+	struct buf y = stream_norm(b, &s, w, bias, stat);
+
+	emit_half(b, &y, z, which, true);
+	buf_free(b, &y);
+}
+
+/*
+ * (rows, C) = z (rows, 2C) eh_proj^T, whose rows are cut over tp: each rank
+ * has its columns, and the sum of all, each beside zeros, is the whole.
+ */
+static struct buf project(struct build *b, struct buf z)
+{
+	struct buf all = gather_wide(b, z, 2 * b->C), mine, x;
+
+	mine = buf_new(b, FAMILY_ACT, b->N * b->C / b->tp);
+	linear_forward(b, buf_ref(&mine), buf_ref(&all), PART_EH_PROJ_W, PARTS,
+		       b->C / b->tp, 2 * b->C);
+	gather_free(b, &all, &z);
+	if (b->tp == 1)
+		return mine;
+	x = buf_new(b, FAMILY_ACT, b->N * b->C);
+	emit(b, OP_ZERO, KIND_FORWARD, REFS(buf_ref(&x)), DIMS(x.bytes));
+	emit_columns(b, &mine, &x, false);
+	buf_free(b, &mine);
+	return reduce_rows(b, x);
+}
+
+void depth_forward(struct build *b, struct chunk_saved *v)
+{
+	struct depth_saved *d = &v->depth[b->depth - 1];
+	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+
+	b->layer = -1;
+	b->drawn_for = b->in->config->shape.num_layers + b->depth - 1;
+	d->enorm.x = embed_forward(b);
+	enter(b);
+	d->z = buf_new(b, FAMILY_ACT, 2 * b->rows * b->C);
+	half_norm(b, d->enorm.x, PART_ENORM_W, PART_ENORM_B, &d->z, 0,
+		  &d->enorm.stat);
+	half_norm(b, v->h[b->depth - 1], PART_HNORM_W, PART_HNORM_B, &d->z, 1,
+		  &d->hstat);
+	s.x = project(b, d->z);
+	layer_forward(b, &s, &d->layer);
+	v->h[b->depth] = stream_norm(b, &s, PART_FINAL_NORM_W,
+				     PART_FINAL_NORM_B, &d->last.stat);
+	d->last.x = s.x;
+}
+
+/* The gradient of z for that of the projection, which is freed. */
+static struct buf project_backward(struct build *b, struct buf *dx,
+				   struct buf *z)
+{
+	struct buf all = gather_rows(b, *dx), mine = all, wide, dz;
+
+	if (b->tp > 1) {
+		mine = buf_new(b, FAMILY_ACT, b->N * b->C / b->tp);
+		emit_columns(b, &mine, &all, true);
+	}
+	wide = gather_wide(b, *z, 2 * b->C);
+	linear_weight(b, buf_ref(&mine), buf_ref(&wide), PART_EH_PROJ_W, PARTS,
+		      b->C / b->tp, 2 * b->C);
+	gather_free(b, &wide, z);
+	buf_free(b, z);
+	dz = linear_input(b, buf_ref(&mine), PART_EH_PROJ_W, b->C / b->tp,
+			  2 * b->C);
+	gather_free(b, &mine, &all);
+	gather_free(b, &all, dx);
+	buf_free(b, dx);
+	return reduce_wide(b, dz, 2 * b->C);
+}
+
+void depth_backward(struct build *b, struct chunk_saved *v)
+{
+	struct depth_saved *d = &v->depth[b->depth - 1];
+	struct buf *before = &v->dh[b->depth - 1], dx, dz, half, de;
+	struct norm_saved hnorm = {v->h[b->depth - 1], d->hstat};
+
+	enter(b);
+	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	norm_input(b, &dx, NO_REF, &v->dh[b->depth], PART_FINAL_NORM_W,
+		   PART_FINAL_NORM_B, &d->last);
+	layer_backward(b, &dx, &d->layer);
+	dz = project_backward(b, &dx, &d->z);
+	half = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	emit_half(b, &half, &dz, 1, false);
+	norm_input(b, before, buf_ref(before), &half, PART_HNORM_W,
+		   PART_HNORM_B, &hnorm);
+	half = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	emit_half(b, &half, &dz, 0, false);
+	buf_free(b, &dz);
+	de = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	norm_input(b, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,
+		   &d->enorm);
+	b->layer = -1;
+	embed_backward(b, &de);
+}
