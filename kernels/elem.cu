@@ -48,13 +48,42 @@ void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes)
 		queue_fail(q, "copy", cudaGetErrorString(bad));
 }
 
-void cuda_copy_rows(struct queue *q, void *y, int64_t ystep, const void *x,
-		    int64_t xstep, int64_t N, int64_t bytes)
+/* N rows of BYTES, or of zeros, into rows that begin STEP bytes apart. */
+static cudaError_t put(struct queue *q, char *y, int64_t step, const void *x,
+		       int64_t N, int64_t bytes)
 {
-	cudaError_t bad = cudaMemcpy2DAsync(y, (size_t)ystep, x, (size_t)xstep,
+	if (!bytes)
+		return cudaSuccess;
+	if (!x)
+		return cudaMemset2DAsync(y, (size_t)step, 0, (size_t)bytes,
+					 (size_t)N, q->stream);
+	return cudaMemcpy2DAsync(y, (size_t)step, x, (size_t)bytes,
+				 (size_t)bytes, (size_t)N, cudaMemcpyDefault,
+				 q->stream);
+}
+
+void cuda_join(struct queue *q, void *y, const void *a, const void *b,
+	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C)
+{
+	int64_t step = A + B + C;
+	char *to = (char *)y;
+	cudaError_t bad = put(q, to, step, a, N, A);
+
+	if (bad == cudaSuccess)
+		bad = put(q, to + A, step, b, N, B);
+	if (bad == cudaSuccess)
+		bad = put(q, to + A + B, step, c, N, C);
+	if (bad != cudaSuccess)
+		queue_fail(q, "join", cudaGetErrorString(bad));
+}
+
+void cuda_cut(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
+	      int64_t step)
+{
+	cudaError_t bad = cudaMemcpy2DAsync(y, (size_t)bytes, x, (size_t)step,
 					    (size_t)bytes, (size_t)N,
 					    cudaMemcpyDefault, q->stream);
 
 	if (bad != cudaSuccess)
-		queue_fail(q, "copy of rows", cudaGetErrorString(bad));
+		queue_fail(q, "cut", cudaGetErrorString(bad));
 }

@@ -279,10 +279,15 @@ struct kern {
 	void (*zero)(struct queue *q, void *y, int64_t bytes);
 	/* BYTES of y = x. */
 	void (*copy)(struct queue *q, void *y, const void *x, int64_t bytes);
-	/* BYTES of each of N rows of y = x, which begin so many bytes apart. */
-	void (*copy_rows)(struct queue *q, void *y, int64_t ystep,
-			  const void *x, int64_t xstep, int64_t N,
-			  int64_t bytes);
+	/*
+	 * Rows side by side: each of N rows of y = A bytes of a, B of b and C
+	 * of c; zeros for NULL.
+	 */
+	void (*join)(struct queue *q, void *y, const void *a, const void *b,
+		     const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
+	/* y (N rows of BYTES) = the first of each row of x, STEP bytes long. */
+	void (*cut)(struct queue *q, void *y, const void *x, int64_t N,
+		    int64_t bytes, int64_t step);
 };
 
 /*

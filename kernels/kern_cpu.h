@@ -96,7 +96,9 @@ void K(adamw)(struct queue *q, void *p, void *master, void *m, void *v,
 	      const void *g, int64_t n, const struct kern_adam *h, bool decay);
 void K(zero)(struct queue *q, void *y, int64_t bytes);
 void K(copy)(struct queue *q, void *y, const void *x, int64_t bytes);
-void K(copy_rows)(struct queue *q, void *y, int64_t ystep, const void *x,
-		  int64_t xstep, int64_t N, int64_t bytes);
+void K(join)(struct queue *q, void *y, const void *a, const void *b,
+	     const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
+void K(cut)(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
+	    int64_t step);
 
 #endif

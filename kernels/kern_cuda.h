@@ -363,7 +363,9 @@ void cuda_adamw(struct queue *q, void *p, void *master, void *m, void *v,
 		bool decay);
 void cuda_zero(struct queue *q, void *y, int64_t bytes);
 void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes);
-void cuda_copy_rows(struct queue *q, void *y, int64_t ystep, const void *x,
-		    int64_t xstep, int64_t N, int64_t bytes);
+void cuda_join(struct queue *q, void *y, const void *a, const void *b,
+	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
+void cuda_cut(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
+	      int64_t step);
 
 #endif

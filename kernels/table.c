@@ -37,5 +37,6 @@ const struct kern K(cpu) = {
 	.adamw = K(adamw),
 	.zero = K(zero),
 	.copy = K(copy),
-	.copy_rows = K(copy_rows),
+	.join = K(join),
+	.cut = K(cut),
 };

@@ -59,18 +59,20 @@ static void test_embed(const struct kern &k, enum type t, int64_t C)
 				    (int32_t *)dev(ids), N, C, first, rows);
 		},
 		"%s embed_bwd C %ld", k.name, C);
-	y = inout(t, N * C);
-	w = in(t, T * C);
-	check(BOTH(k, pos_fwd, P(y), P(w), N, C, T, row0), "%s pos_fwd C %ld",
-	      k.name, C);
-	dw = inout(F32, T * C);
-	dy = in(t, N * C);
-	check(BOTH(k, pos_bwd, P(dw), P(dy), N, C, T, row0), "%s pos_bwd C %ld",
-	      k.name, C);
-	dw = inout(F32, T * C);
-	dy = in(t, 30 * C);
-	check(BOTH(k, pos_bwd, P(dw), P(dy), 30, C, T, 90),
-	      "%s pos_bwd part C %ld", k.name, C);
+	for (int64_t shift : {0, 1, 3}) {
+		y = inout(t, N * C);
+		w = in(t, T * C);
+		check(BOTH(k, pos_fwd, P(y), P(w), N, C, T, row0, shift),
+		      "%s pos_fwd C %ld", k.name, C);
+		dw = inout(F32, T * C);
+		dy = in(t, N * C);
+		check(BOTH(k, pos_bwd, P(dw), P(dy), N, C, T, row0, shift),
+		      "%s pos_bwd C %ld", k.name, C);
+		dw = inout(F32, T * C);
+		dy = in(t, 30 * C);
+		check(BOTH(k, pos_bwd, P(dw), P(dy), 30, C, T, 90, shift),
+		      "%s pos_bwd part C %ld", k.name, C);
+	}
 }
 
 static void test_drop(const struct kern &k, enum type t, int64_t C, double p)
@@ -201,7 +203,7 @@ static void test_ce(const struct kern &k, enum type t, int64_t N, int64_t V,
 	int64_t first = 100;
 	struct arr *m = out(F32, N), *sums = out(F32, 2 * N);
 	struct arr *logits = inout(t, N * V, 4), *loss = inout(F64, 1);
-	struct arr *coef = in(F64, 1);
+	struct arr *coef = in(F64, 1), *right = inout(F64, 1);
 	struct arr *labels = ints(N, -20, (int32_t)(V + 150));
 
 	loss->tol = 2e-6;
@@ -209,8 +211,9 @@ static void test_ce(const struct kern &k, enum type t, int64_t N, int64_t V,
 		       const int32_t *l) {
 		k.ce_max(q, P(m), P(logits), N, V, valid);
 		k.ce_sums(q, P(sums), P(logits), P(m), l, N, V, valid, first);
-		k.ce_grad(q, (double *)P(loss), P(logits), P(m), P(sums), l,
-			  (const double *)P(coef), N, V, valid, first);
+		k.ce_grad(q, (double *)P(loss), (double *)P(right), P(logits),
+			  P(m), P(sums), l, (const double *)P(coef), N, V,
+			  valid, first);
 	};
 	check([&] { run(CPU, NULL, ref, labels->ints.data()); },
 	      [&] { run(k, queue, dev, (const int32_t *)dev(labels)); },
@@ -254,17 +257,21 @@ static void test_optim(const struct kern &k, enum type t, int64_t n, bool decay)
 static void test_scalars(const struct kern &k, bool counts, double clip)
 {
 	int64_t M = 7;
-	struct kern_scalars s = {{1, 2},       {},   clip, {2, 3, 5},
-				 1.0 * counts, 11.0, 1.0,  0.0};
+	int64_t depths = 3;
+	struct kern_scalars s = {{1, 2},    {},		  clip,
+				 {2, 3, 5}, 1.0 * counts, 11.0,
+				 {7, 8, 9}, 1.0,	  0.0};
 	std::vector<double> words(sizeof(s) / sizeof(double));
 
 	memcpy(words.data(), &s, sizeof(s));
-	struct arr *a = with(F64, words, true), *loss = in(F64, M);
-	struct arr *coef = in(F64, M);
+	struct arr *a = with(F64, words, true), *coef = in(F64, M);
+	struct arr *loss = in(F64, M * (1 + depths));
+	struct arr *share = in(F64, M * depths), *right = in(F64, M * depths);
 
 	a->tol = 1e-14;
 	check(BOTH(k, metrics, (struct kern_scalars *)P(a), (double *)P(loss),
-		   (double *)P(coef), M, counts),
+		   (double *)P(coef), (double *)P(share), (double *)P(right), M,
+		   depths, counts),
 	      "%s metrics counts %d", k.name, counts);
 	a = with(F64, words, true);
 	a->tol = 1e-14;
@@ -280,6 +287,21 @@ static void test_elem(const struct kern &k, enum type t, int64_t n)
 	check([&] { CPU.copy(NULL, ref(y), ref(x), 8 * n); },
 	      [&] { k.copy(queue, dev(y), dev(x), bytes); }, "%s copy %ld",
 	      k.name, n);
+	struct arr *z = out(t, 3 * n);
+	check([&] { CPU.join(NULL, ref(z), NULL, ref(x), ref(x), n, 8, 8, 8); },
+	      [&] {
+		      k.join(queue, dev(z), NULL, dev(x), dev(x), n,
+			     type_size[t], type_size[t], type_size[t]);
+	      },
+	      "%s join %ld", k.name, n);
+	z = in(t, 3 * n);
+	y = out(t, n);
+	check([&] { CPU.cut(NULL, ref(y), ref(z), n, 8, 24); },
+	      [&] {
+		      k.cut(queue, dev(y), dev(z), n, type_size[t],
+			    3 * type_size[t]);
+	      },
+	      "%s cut %ld", k.name, n);
 	y = out(t, n);
 	check([&] { CPU.zero(NULL, ref(y), 8 * n); },
 	      [&] { k.zero(queue, dev(y), bytes); }, "%s zero %ld", k.name, n);

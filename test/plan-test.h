@@ -39,6 +39,11 @@ static inline bool plan_config(struct config *c, const char *file,
 	return report_count(&r, ERROR) == 0;
 }
 
+/* Multi-token prediction on a stage of its own: with 4 stages. */
+#define DEPTHS_ALONE                                    \
+	"shape.mtp_num_layers=2 place.pipeline_model_" \
+	"parallel_layout=\"Etttt|tttt|mm|L\""
+
 /* One layout of the grid. */
 struct plan_case {
 	const char *file, *sets;

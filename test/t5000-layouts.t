@@ -17,9 +17,9 @@ train() { # train DIR MODEL WORLD DTYPE [SET]...
 		run.save_interval=1 "${@:5}"
 }
 
-run_sets() { # those settings that are of the group run: the reference's too
+run_sets() { # those settings of the groups shape and run: the reference's too
 	for s in "$@"; do
-		case $s in run.micro_batch_size=*) ;; run.*) echo "$s" ;; esac
+		case $s in run.micro_batch_size=*) ;; run.* | shape.*) echo "$s" ;; esac
 	done
 }
 

@@ -141,8 +141,8 @@ static void uses_of_rows(const struct op *op, const struct sizes *z,
 		USES({OUT, 2 * one}, {IN, all}, {IN, one}, {IN, 4 * n[0]});
 		break;
 	case OP_CE_GRAD:
-		USES({BOTH, 8}, {BOTH, all}, {IN, one}, {IN, 2 * one},
-		     {IN, 4 * n[0]}, {IN, 8});
+		USES({BOTH, 8}, {BOTH | MAYBE, 8}, {BOTH, all}, {IN, one},
+		     {IN, 2 * one}, {IN, 4 * n[0]}, {IN, 8});
 		break;
 	default: uses_of_dims(op, z, u);
 	}
@@ -166,7 +166,9 @@ static void uses_of_kern(const struct op *op, const struct sizes *z,
 	case OP_LINEAR_BWD_W: USES({BOTH, dw}, {IN, out}, {IN, in}); break;
 	case OP_SUMSQ: USES({BOTH, 8}, {IN, one}); break;
 	case OP_METRICS:
-		USES({BOTH, scalars}, {IN, 8 * n[0]}, {IN, 8 * n[0]});
+		USES({BOTH, scalars}, {IN, 8 * n[0] * (1 + n[1])},
+		     {IN, 8 * n[0]}, {IN | MAYBE, 8 * n[0] * n[1]},
+		     {IN | MAYBE, 8 * n[0] * n[1]});
 		break;
 	case OP_CLIP: USES({BOTH, scalars}); break;
 	case OP_ADAMW:
@@ -175,6 +177,15 @@ static void uses_of_kern(const struct op *op, const struct sizes *z,
 		break;
 	case OP_ZERO: USES({OUT, n[0]}); break;
 	case OP_COPY: USES({OUT, n[0]}, {IN, n[0]}); break;
+	case OP_JOIN:
+		USES({OUT, n[0] * (n[1] + n[2] + n[3])},
+		     {IN | MAYBE, n[0] * n[1]}, {IN | MAYBE, n[0] * n[2]},
+		     {IN | MAYBE, n[0] * n[3]});
+		break;
+	case OP_CUT:
+		/* the last row ends where its bytes do */
+		USES({OUT, n[0] * n[1]}, {IN, (n[0] - 1) * n[2] + n[1]});
+		break;
 	default: uses_of_rows(op, z, u);
 	}
 }
@@ -322,6 +333,8 @@ static void check_bytes(const struct shadow *s, const struct op *op,
 			continue;
 		bytes += u[i].bytes * ((u[i].how & IN) + (u[i].how & OUT) / 2);
 	}
+	if (op->code == OP_CUT) /* what lies between is not read */
+		bytes = 2 * u[0].bytes;
 	/* With a master copy p is only written. */
 	if (op->code == OP_ADAMW && op->ref[1].family >= 0)
 		bytes -= u[0].bytes;
@@ -425,6 +438,20 @@ static void test_buffers_are_there_when_needed(void **state)
 	assert_true(plan_grid(4, "", check_layout) > 150);
 }
 
+/* Depths beside the head, on a stage before it, and in one layer. */
+static void test_buffers_of_depths(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, "shape.mtp_num_layers=2", check_layout) > 60);
+	assert_true(plan_grid(4,
+			      "shape.mtp_num_layers=3 "
+			      "shape.mtp_use_repeated_layer=true "
+			      "spec.device=\"cuda\" "
+			      "spec.params_dtype=\"bf16\"",
+			      check_layout) > 60);
+	assert_true(plan_grid(4, DEPTHS_ALONE, check_layout) > 0);
+}
+
 /* Elements of 16 bits beside sums of 32. */
 static void test_buffers_of_a_gpu(void **state)
 {
@@ -439,6 +466,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buffers_are_there_when_needed),
+		cmocka_unit_test(test_buffers_of_depths),
 		cmocka_unit_test(test_buffers_of_a_gpu),
 	};
 

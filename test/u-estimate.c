@@ -53,11 +53,17 @@ static void visit_planned(const struct plan_case *x, const struct config *c,
 					 flops[k]);
 		d = off((double)got[FAMILY_ACT], (double)want[FAMILY_ACT]);
 		if (getenv("SHOW") && d > 0.05)
-			printf("%s %s pp %d act %ld want %ld %.3f\n", x->file, x->sets, pp, (long)got[FAMILY_ACT], (long)want[FAMILY_ACT], (double)got[FAMILY_ACT]/(double)want[FAMILY_ACT]-1);
+			printf("%s %s pp %d act %ld want %ld %.3f\n", x->file,
+			       x->sets, pp, (long)got[FAMILY_ACT],
+			       (long)want[FAMILY_ACT],
+			       (double)got[FAMILY_ACT] /
+					       (double)want[FAMILY_ACT] -
+				       1);
 		worst_act = fmax(worst_act, d);
 		d = off((double)got[FAMILY_COMM], (double)want[FAMILY_COMM]);
 		if (getenv("SHOW") && d > 0.05)
-			printf("%s pp %d comm %ld want %ld\n", x->sets, pp, (long)got[FAMILY_COMM], (long)want[FAMILY_COMM]);
+			printf("%s pp %d comm %ld want %ld\n", x->sets, pp,
+			       (long)got[FAMILY_COMM], (long)want[FAMILY_COMM]);
 		worst_comm = fmax(worst_comm, d);
 	}
 }
@@ -65,7 +71,8 @@ static void visit_planned(const struct plan_case *x, const struct config *c,
 static void test_planned(void **state)
 {
 	(void)state;
-	int n = plan_grid(8, "run.micro_batch_size=2 run.global_batch_size=48", visit_planned);
+	int n = plan_grid(8, "run.micro_batch_size=2 run.global_batch_size=48",
+			  visit_planned);
 	printf("%d cases: %.3f %.3f\n", n, worst_act, worst_comm);
 }
 

@@ -20,15 +20,19 @@ static void make_case(double scale)
 }
 
 /* The three ops in turn on one rank; return the loss. */
+static double right; /* rows whose label has the largest logit */
+
 static double run_all(const struct kern *k, void *logits, double coef)
 {
 	void *m = vec_new(k, NULL, N), *sums = vec_new(k, NULL, 2 * N);
 	double loss = 1.5;
 
+	right = 0;
+
 	k->ce_max(NULL, m, logits, N, V, VALID);
 	k->ce_sums(NULL, sums, logits, m, c.labels, N, V, VALID, 0);
-	k->ce_grad(NULL, &loss, logits, m, sums, c.labels, &coef, N, V, VALID,
-		   0);
+	k->ce_grad(NULL, &loss, &right, logits, m, sums, c.labels, &coef, N, V,
+		   VALID, 0);
 	return loss - 1.5;
 }
 
@@ -78,6 +82,46 @@ static void values(void **state)
 			assert_true(fabs(loss - want) <=
 				    tolerance(k) * fabs(want));
 			check_close("dx", k, x, dx, N * V, tolerance(k));
+		}
+	}
+}
+
+/* A label counts as right if nothing is above it, and only if scored. */
+static void right_ones(void **state)
+{
+	int hits = 0, scored = 0;
+
+	(void)state;
+	make_case(1);
+	for (int n = 0; n < N; n++) {
+		int label = c.labels[n] < 0 ? 0 : c.labels[n];
+		double *x = c.x + n * V;
+
+		scored += c.labels[n] >= 0;
+		if (n % 3)
+			continue;
+		x[label] = 9;
+		hits += c.labels[n] >= 0;
+		if (n % 2 == 0)
+			x[(label + 1) % VALID] = 9; /* as large: right, too */
+		if (VALID < V)
+			x[VALID] = 99; /* padding takes no part */
+	}
+	EACH_TABLE(k)
+	{
+		run_all(k, vec_new(k, c.x, N * V), 1);
+		assert_true(right >= hits && right < scored);
+		for (int n = 0; n < N; n++) {
+			int32_t was = c.labels[n];
+			double before = right;
+
+			if (was < 0 || n % 3)
+				continue;
+			c.labels[n] = -1;
+			run_all(k, vec_new(k, c.x, N * V), 1);
+			assert_true(right == before - 1);
+			c.labels[n] = was;
+			run_all(k, vec_new(k, c.x, N * V), 1);
 		}
 	}
 }
@@ -198,8 +242,8 @@ static void check_cut(const struct kern *k, struct rank *ranks)
 		struct rank *p = &ranks[r];
 		double loss = 0;
 
-		k->ce_grad(NULL, &loss, p->x, p->m, p->sums, c.labels, &c.coef,
-			   N, p->width, p->valid, p->first);
+		k->ce_grad(NULL, &loss, NULL, p->x, p->m, p->sums, c.labels,
+			   &c.coef, N, p->width, p->valid, p->first);
 		assert_true(fabs(loss - want) <= tolerance(k) * want);
 		for (int n = 0; n < N; n++)
 			for (int v = 0; v < p->width; v++) {
@@ -302,7 +346,7 @@ static void exponential(void **state)
 		for (int i = L / 2; i < L / 2 + 5000; i++)
 			x[i] = -x[i];
 		y = vec_new(k, x, L);
-		k->ce_grad(NULL, &loss, y, vec_new(k, zeros(1), 1),
+		k->ce_grad(NULL, &loss, NULL, y, vec_new(k, zeros(1), 1),
 			   vec_new(k, one, 2), &label, &coef, 1, L, L, 0);
 		for (int i = 0; i < L; i++)
 			assert_true(fabs(get(k, y, i) / exp(x[i]) - 1) <=
@@ -321,7 +365,7 @@ static void exponential_ends(void **state)
 	{
 		void *y = vec_new(k, x, 6);
 
-		k->ce_grad(NULL, &loss, y, vec_new(k, zeros(1), 1),
+		k->ce_grad(NULL, &loss, NULL, y, vec_new(k, zeros(1), 1),
 			   vec_new(k, one, 2), &label, &coef, 1, 6, 6, 0);
 		assert_true(get(k, y, 0) == 0 && get(k, y, 4) == 0);
 		assert_true(get(k, y, 1) == HUGE_VAL &&
@@ -347,8 +391,8 @@ static void run_big(const struct kern *k)
 	k->copy(NULL, x, big.from, bytes_of(k, BIG_N * BIG_V));
 	k->ce_max(NULL, m, x, BIG_N, BIG_V, BIG_V - 1);
 	k->ce_sums(NULL, sums, x, m, big.labels, BIG_N, BIG_V, BIG_V - 1, 0);
-	k->ce_grad(NULL, &loss, x, m, sums, big.labels, &coef, BIG_N, BIG_V,
-		   BIG_V - 1, 0);
+	k->ce_grad(NULL, &loss, NULL, x, m, sums, big.labels, &coef, BIG_N,
+		   BIG_V, BIG_V - 1, 0);
 	memcpy(sums + 2 * size, &loss, sizeof(loss));
 }
 
@@ -370,9 +414,10 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(values),	   UNIT(differences),	   UNIT(invariants),
-		UNIT(cut),	   UNIT(maximum),	   UNIT(nothing_here),
-		UNIT(exponential), UNIT(exponential_ends), UNIT(threads)};
+		UNIT(values),	    UNIT(right_ones),  UNIT(differences),
+		UNIT(invariants),   UNIT(cut),	       UNIT(maximum),
+		UNIT(nothing_here), UNIT(exponential), UNIT(exponential_ends),
+		UNIT(threads)};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);
 }

@@ -90,16 +90,16 @@ static void scatter(void **state)
 	}
 }
 
-static void positions(void **state)
+static void positions_at(int shift)
 {
 	enum { ROW0 = 13 };
 	double *w = rnd_new(T * C, 1), *x = rnd_new(N * C, 1);
 	double *y = zeros(N * C), *dw = zeros(T * C);
 
-	(void)state;
 	for (int n = 0; n < N; n++)
 		for (int c = 0; c < C; c++) {
-			int at = (ROW0 + n) % T * C + c;
+			int place = (ROW0 + n) % T + shift;
+			int at = (place < T ? place : 0) * C + c;
 
 			y[n * C + c] = x[n * C + c] + w[at];
 			dw[at] += x[n * C + c];
@@ -111,11 +111,19 @@ static void positions(void **state)
 		void *xk = vec_new(k, x, N * C), *yk = vec_new(k, x, N * C);
 		void *wk = vec_new(k, w, T * C), *dwk = vec_new(k, w, T * C);
 
-		k->pos_fwd(NULL, yk, wk, N, C, T, ROW0);
+		k->pos_fwd(NULL, yk, wk, N, C, T, ROW0, shift);
 		check_close("y", k, yk, y, N * C, tolerance(k));
-		k->pos_bwd(NULL, dwk, xk, N, C, T, ROW0);
+		k->pos_bwd(NULL, dwk, xk, N, C, T, ROW0, shift);
 		check_close("dw", k, dwk, dw, T * C, tolerance(k));
 	}
+}
+
+/* Those of the tokens themselves, and of tokens further on. */
+static void positions(void **state)
+{
+	(void)state;
+	for (int shift = 0; shift < 4; shift++)
+		positions_at(shift);
 }
 
 /* Central differences of the sums of dy y. */
@@ -132,7 +140,7 @@ static double lookup_loss(void)
 static double positions_loss(void)
 {
 	memset(g.y, 0, N * C * sizeof(*g.y));
-	kern_cpu_f64.pos_fwd(NULL, g.y, g.w, N, C, T, 2);
+	kern_cpu_f64.pos_fwd(NULL, g.y, g.w, N, C, T, 2, 1);
 	return dot(g.y, g.dy, N * C);
 }
 
@@ -147,7 +155,7 @@ static void differences(void **state)
 	g.y = zeros(N * C);
 	kern_cpu_f64.embed_bwd(NULL, dw, g.dy, ids, N, C, 0, V);
 	check_grad("w", g.w, dw, V * C, lookup_loss);
-	kern_cpu_f64.pos_bwd(NULL, dpos, g.dy, N, C, T, 2);
+	kern_cpu_f64.pos_bwd(NULL, dpos, g.dy, N, C, T, 2, 1);
 	check_grad("pos", g.w, dpos, T * C, positions_loss);
 }
 
@@ -162,11 +170,11 @@ static struct {
 static void run_big(const struct kern *k)
 {
 	k->embed_fwd(NULL, big.y, big.ids, big.w, BIG_N, BIG_C, 0, V);
-	k->pos_fwd(NULL, big.y, big.w, BIG_N, BIG_C, T, 3);
+	k->pos_fwd(NULL, big.y, big.w, BIG_N, BIG_C, T, 3, 1);
 	k->zero(NULL, big.dw, bytes_of(k, 2 * V * BIG_C));
 	k->embed_bwd(NULL, big.dw, big.wide, big.ids, BIG_N, BIG_C, 0, V);
 	k->pos_bwd(NULL, (char *)big.dw + V * BIG_C * k->size, big.wide, BIG_N,
-		   BIG_C, T, 3);
+		   BIG_C, T, 3, 1);
 }
 
 static void threads(void **state)

@@ -72,7 +72,8 @@ enum op_code {
 	OP_ADAMW,
 	OP_ZERO,
 	OP_COPY,
-	OP_COPY_ROWS, /* rows, their bytes, then how far apart in y and in x */
+	OP_JOIN,
+	OP_CUT,
 	OP_COMM,
 	OP_WAIT,
 	OP_CODES

@@ -256,7 +256,8 @@ const char *op_code_name(int code)
 		"adamw",
 		"zero",
 		"copy",
-		"copy of rows",
+		"join",
+		"cut",
 		"communication",
 		"wait",
 	};

@@ -84,7 +84,12 @@ static struct traffic flat_traffic(const struct op *op)
 				  : (struct traffic){2 * n[0], 5 * n[0], 0};
 	case OP_ZERO: return (struct traffic){0, 0, n[0]};
 	case OP_COPY: return (struct traffic){0, 0, 2 * n[0]};
-	case OP_COPY_ROWS: return (struct traffic){0, 0, 2 * n[0] * n[1]};
+	case OP_JOIN:
+		return (struct traffic){0, 0,
+					n[0] * (n[1] * (1 + has(op, 1)) +
+						n[2] * (1 + has(op, 2)) +
+						n[3] * (1 + has(op, 3)))};
+	case OP_CUT: return (struct traffic){0, 0, 2 * n[0] * n[1]};
 	default: return row_traffic(op);
 	}
 }

@@ -48,41 +48,9 @@ static void enter(struct build *b)
 	b->layer = s->num_layers + (s->mtp_use_repeated_layer ? 0 : n);
 }
 
-/* Half of z, or of its gradient: (rows, C) in rows of 2C. */
-static void emit_half(struct build *b, const struct buf *half,
-		      const struct buf *both, int which, bool join)
+static int64_t row_bytes(const struct build *b)
 {
-	int64_t row = b->C * (int64_t)b->out->elem;
-	struct ref x = buf_ref(half), z = buf_at(both, which * row);
-
-	emit(b, OP_COPY_ROWS, join ? KIND_FORWARD : KIND_BACKWARD,
-	     REFS(join ? z : x, join ? x : z),
-	     DIMS(b->rows, row, join ? 2 * row : row, join ? row : 2 * row));
-}
-
-/* This rank's columns of (N, C), or back. */
-static void emit_columns(struct build *b, const struct buf *mine,
-			 const struct buf *all, bool back)
-{
-	int64_t row = b->C * (int64_t)b->out->elem, part = row / b->tp;
-	struct ref x = buf_ref(mine), y;
-
-	y = buf_at(all, b->in->slice->at.tp * part);
-	emit(b, OP_COPY_ROWS, back ? KIND_BACKWARD : KIND_FORWARD,
-	     REFS(back ? x : y, back ? y : x),
-	     DIMS(b->N, part, back ? part : row, back ? row : part));
-}
-
-/* norm(x) as a half of z. */
-static void half_norm(struct build *b, struct buf x, enum part w,
-		      enum part bias, const struct buf *z, int which,
-		      struct buf *stat)
-{
-	struct stream s = {.x = x, .branch = NO_BUF, .bias = NO_REF};
-	struct buf y = stream_norm(b, &s, w, bias, stat);
-
-	emit_half(b, &y, z, which, true);
-	buf_free(b, &y);
+	return b->C * (int64_t)b->out->elem;
 }
 
 /*
@@ -92,6 +60,7 @@ static void half_norm(struct build *b, struct buf x, enum part w,
 static struct buf project(struct build *b, struct buf z)
 {
 	struct buf all = gather_wide(b, z, 2 * b->C), mine, x;
+	int64_t part = row_bytes(b) / b->tp, left = b->in->slice->at.tp * part;
 
 	mine = buf_new(b, FAMILY_ACT, b->N * b->C / b->tp);
 	linear_forward(b, buf_ref(&mine), buf_ref(&all), PART_EH_PROJ_W, PARTS,
@@ -100,10 +69,35 @@ static struct buf project(struct build *b, struct buf z)
 	if (b->tp == 1)
 		return mine;
 	x = buf_new(b, FAMILY_ACT, b->N * b->C);
-	emit(b, OP_ZERO, KIND_FORWARD, REFS(buf_ref(&x)), DIMS(x.bytes));
-	emit_columns(b, &mine, &x, false);
+	emit(b, OP_JOIN, KIND_FORWARD,
+	     REFS(buf_ref(&x), NO_REF, buf_ref(&mine), NO_REF),
+	     DIMS(b->N, left, part, row_bytes(b) - left - part));
 	buf_free(b, &mine);
 	return reduce_rows(b, x);
+}
+
+static struct buf norm_of(struct build *b, struct buf x, enum part w,
+			  enum part bias, struct buf *stat)
+{
+	struct stream s = {.x = x, .branch = NO_BUF, .bias = NO_REF};
+
+	return stream_norm(b, &s, w, bias, stat);
+}
+
+/* z (rows, 2C): the embedding and the state before, each behind its norm. */
+static struct buf joined(struct build *b, struct depth_saved *d, struct buf h)
+{
+	struct buf e, z;
+
+	e = norm_of(b, d->enorm.x, PART_ENORM_W, PART_ENORM_B, &d->enorm.stat);
+	h = norm_of(b, h, PART_HNORM_W, PART_HNORM_B, &d->hstat);
+	z = buf_new(b, FAMILY_ACT, 2 * b->rows * b->C);
+	emit(b, OP_JOIN, KIND_FORWARD,
+	     REFS(buf_ref(&z), buf_ref(&e), buf_ref(&h), NO_REF),
+	     DIMS(b->rows, row_bytes(b), row_bytes(b), 0));
+	buf_free(b, &e);
+	buf_free(b, &h);
+	return z;
 }
 
 void depth_forward(struct build *b, struct chunk_saved *v)
@@ -115,16 +109,23 @@ void depth_forward(struct build *b, struct chunk_saved *v)
 	b->drawn_for = b->in->config->shape.num_layers + b->depth - 1;
 	d->enorm.x = embed_forward(b);
 	enter(b);
-	d->z = buf_new(b, FAMILY_ACT, 2 * b->rows * b->C);
-	half_norm(b, d->enorm.x, PART_ENORM_W, PART_ENORM_B, &d->z, 0,
-		  &d->enorm.stat);
-	half_norm(b, v->h[b->depth - 1], PART_HNORM_W, PART_HNORM_B, &d->z, 1,
-		  &d->hstat);
+	d->z = joined(b, d, v->h[b->depth - 1]);
 	s.x = project(b, d->z);
 	layer_forward(b, &s, &d->layer);
 	v->h[b->depth] = stream_norm(b, &s, PART_FINAL_NORM_W,
 				     PART_FINAL_NORM_B, &d->last.stat);
 	d->last.x = s.x;
+}
+
+/* A new (ROWS, columns of BYTES), those of X from byte AT of each row on. */
+static struct buf columns(struct build *b, const struct buf *x, int64_t rows,
+			  int64_t at, int64_t bytes, int64_t step)
+{
+	struct buf y = buf_bytes(b, FAMILY_ACT, rows * bytes);
+
+	emit(b, OP_CUT, KIND_BACKWARD, REFS(buf_ref(&y), buf_at(x, at)),
+	     DIMS(rows, bytes, step));
+	return y;
 }
 
 /* The gradient of z for that of the projection, which is freed. */
@@ -134,8 +135,10 @@ static struct buf project_backward(struct build *b, struct buf *dx,
 	struct buf all = gather_rows(b, *dx), mine = all, wide, dz;
 
 	if (b->tp > 1) {
-		mine = buf_new(b, FAMILY_ACT, b->N * b->C / b->tp);
-		emit_columns(b, &mine, &all, true);
+		int64_t part = row_bytes(b) / b->tp;
+
+		mine = columns(b, &all, b->N, b->in->slice->at.tp * part, part,
+			       row_bytes(b));
 	}
 	wide = gather_wide(b, *z, 2 * b->C);
 	linear_weight(b, buf_ref(&mine), buf_ref(&wide), PART_EH_PROJ_W, PARTS,
@@ -155,6 +158,7 @@ void depth_backward(struct build *b, struct chunk_saved *v)
 	struct depth_saved *d = &v->depth[b->depth - 1];
 	struct buf *before = &v->dh[b->depth - 1], dx, dz, half, de;
 	struct norm_saved hnorm = {v->h[b->depth - 1], d->hstat};
+	int64_t row = row_bytes(b);
 
 	enter(b);
 	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
@@ -162,12 +166,10 @@ void depth_backward(struct build *b, struct chunk_saved *v)
 		   PART_FINAL_NORM_B, &d->last);
 	layer_backward(b, &dx, &d->layer);
 	dz = project_backward(b, &dx, &d->z);
-	half = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	emit_half(b, &half, &dz, 1, false);
+	half = columns(b, &dz, b->rows, row, row, 2 * row);
 	norm_input(b, before, buf_ref(before), &half, PART_HNORM_W,
 		   PART_HNORM_B, &hnorm);
-	half = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	emit_half(b, &half, &dz, 0, false);
+	half = columns(b, &dz, b->rows, 0, row, 2 * row);
 	buf_free(b, &dz);
 	de = buf_new(b, FAMILY_ACT, b->rows * b->C);
 	norm_input(b, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,

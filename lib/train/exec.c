@@ -367,9 +367,11 @@ static bool run_flat(const struct kern *k, const struct op *op,
 	case OP_CLIP: k->clip(a->q, p[0]); return true;
 	case OP_ZERO: k->zero(a->q, p[0], n); return true;
 	case OP_COPY: k->copy(a->q, p[0], p[1], n); return true;
-	case OP_COPY_ROWS:
-		k->copy_rows(a->q, p[0], a->n[2], p[1], a->n[3], n, a->n[1]);
+	case OP_JOIN:
+		k->join(a->q, p[0], p[1], p[2], p[3], n, a->n[1], a->n[2],
+			a->n[3]);
 		return true;
+	case OP_CUT: k->cut(a->q, p[0], p[1], n, a->n[1], a->n[2]); return true;
 	default: return false;
 	}
 }
