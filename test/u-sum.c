@@ -242,7 +242,12 @@ static void test_groups(void **state)
 /* A large world costs little: seconds of a processor, and memory. */
 static void test_large_world(void **state)
 {
-	struct show show = {.file = "large", .world_from = ""};
+	struct cluster cl = {.world = 16384, .gpus_per_node = 8};
+	struct estimate estimate;
+	struct show show = {.file = "large",
+			    .world_from = "",
+			    .cluster = &cl,
+			    .estimate = &estimate};
 	struct config c;
 	struct rusage use;
 	struct arena a;
@@ -262,6 +267,8 @@ static void test_large_world(void **state)
 		"run.global_batch_size=4096",
 		16384, &a));
 	assert_int_equal(sum_build(&s, &c, 16384, &a, &e), 0);
+	assert_int_equal(cluster_gpu(&cl, NULL, &e), 0);
+	assert_int_equal(estimate_build(&estimate, &c, &cl, &a, &e), 0);
 	show.sum = &s;
 	show.a = &a;
 	show_json(f, &show, -1);
