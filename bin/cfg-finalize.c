@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validate configs, complete them and say everything that is wrong. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
-#include "lib/plan/check.h"
+#include "lib/plan/batch.h"
 #include "lib/plan/grid_rule.h"
-#include "lib/plan/inputs.h"
-#include "lib/plan/verdict.h"
-
-/* A worker takes so much of the address space: its stack, its arena. */
-enum { JOBS_MAX = 64, WORKER_MIB = 32 };
+#include "lib/plan/show_checks.h"
 
 struct options {
 	int64_t world, jobs, vocab;
@@ -33,23 +23,10 @@ struct options {
 	struct cli_list sets;
 };
 
-/* What came of one input. */
-struct outcome {
-	char *text;  /* findings and verdict, with malloc */
-	char *final; /* the finalised file for standard output, or NULL */
-	enum code code;
-	bool valid, ready;
-	struct err trouble; /* why the finalised file was not written */
-};
-
-/* Inputs are taken in order by workers and printed in order by main. */
-struct batch {
+/* Where outcomes go, and how many were valid. */
+struct printed {
 	const struct options *opt;
-	const struct inputs *in;
-	struct outcome *outcome;
-	size_t next;
-	pthread_mutex_t lock;
-	pthread_cond_t done;
+	size_t valid;
 };
 
 static void worst(enum code *code, enum code other)
@@ -58,314 +35,19 @@ static void worst(enum code *code, enum code other)
 		*code = other;
 }
 
-static int write_all(int fd, const char *text)
+static void print_outcome(void *arg, const struct input *in,
+			  const struct outcome *out)
 {
-	size_t left = strlen(text);
-	ssize_t n;
+	struct printed *p = arg;
+	bool aside = p->opt->output && !strcmp(p->opt->output, "-");
 
-	for (; left; text += n, left -= (size_t)n) {
-		n = write(fd, text, left);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		if (n < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/* A device or pipe takes the text as it comes. */
-static int write_special(const char *path, const char *text, struct err *e)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), bad;
-
-	bad = fd < 0 || write_all(fd, text);
-	if (bad)
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	if (fd >= 0)
-		close(fd);
-	return bad ? -1 : 0;
-}
-
-/* Give the complete file TMP its name; without FORCE only if that is free. */
-static int publish(const char *tmp, const char *path, bool force, struct err *e)
-{
-	if (force && !rename(tmp, path))
-		return 0;
-	if (!force && !link(tmp, path)) {
-		unlink(tmp);
-		return 0;
-	}
-	if (errno == EEXIST)
-		err_set(e, CODE_USAGE, "'%s' exists; --force replaces it",
-			path);
-	else
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	unlink(tmp);
-	return -1;
-}
-
-/* PATH holds TEXT, or what it held before. */
-static int write_file(const char *path, const char *text, bool force,
-		      struct arena *a, struct err *e)
-{
-	const char *tmp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
-	struct stat st;
-	int fd, bad, there = !stat(path, &st);
-
-	if (there && !S_ISREG(st.st_mode))
-		return write_special(path, text, e);
-	if (there && !force)
-		return err_set(e, CODE_USAGE,
-			       "'%s' exists; --force replaces it", path);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
-	bad = write_all(fd, text) || fsync(fd);
-	if (close(fd) || bad) {
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
-		unlink(tmp);
-		return -1;
-	}
-	return publish(tmp, path, force, e);
-}
-
-static int write_final(const struct options *opt, const struct input *in,
-		       const struct verdict *v, struct outcome *out)
-{
-	struct arena *a = v->report.arena;
-	const char *text = config_text(v->config, a), *path = opt->output;
-
-	if (path && !strcmp(path, "-")) {
-		out->final = strdup(text);
-		if (!out->final)
-			arena_exhausted();
-		return 0;
-	}
-	if (!path)
-		path = arena_printf(a, "%s/%s", opt->output_dir, in->name);
-	if (!opt->output && sys_make_parents(path, &out->trouble))
-		return -1;
-	return write_file(path, text, opt->force, a, &out->trouble);
-}
-
-static void work(const struct batch *b, const struct input *in,
-		 struct outcome *out)
-{
-	const struct options *opt = b->opt;
-	struct arena a = {0};
-	struct err unreadable; /* the report has it too */
-	struct verdict v;
-
-	if (arena_open(&a, &out->trouble)) {
-		out->code = out->trouble.code;
-		return;
-	}
-	if (verdict_import(&v, opt->format, in->file, opt->sets.item,
-			   opt->sets.count, &a, &unreadable))
-		v.world = opt->world;
-	else
-		verdict_reach(&v, opt->world);
-	out->code = verdict_code(&v);
-	out->valid = v.valid;
-	if (v.valid && (opt->output || opt->output_dir) &&
-	    write_final(opt, in, &v, out))
-		worst(&out->code, out->trouble.code);
-	out->text =
-		strdup(opt->json ? verdict_json(&v, &a) : verdict_text(&v, &a));
-	if (!out->text)
-		arena_exhausted();
-	arena_close(&a);
-}
-
-static void *worker(void *arg)
-{
-	struct batch *b = arg;
-	struct outcome out;
-	size_t i;
-
-	for (;;) {
-		pthread_mutex_lock(&b->lock);
-		i = b->next++;
-		pthread_mutex_unlock(&b->lock);
-		if (i >= b->in->count)
-			return NULL;
-		memset(&out, 0, sizeof(out));
-		work(b, &b->in->list[i], &out);
-		pthread_mutex_lock(&b->lock);
-		b->outcome[i] = out;
-		b->outcome[i].ready = true;
-		pthread_cond_signal(&b->done);
-		pthread_mutex_unlock(&b->lock);
-	}
-}
-
-/* Wait for each outcome in turn and print it. */
-static enum code print_all(struct batch *b, size_t *valid)
-{
-	bool aside = b->opt->output && !strcmp(b->opt->output, "-");
-	enum code code = CODE_DONE;
-
-	for (size_t i = 0; i < b->in->count; i++) {
-		struct outcome *out = &b->outcome[i];
-
-		pthread_mutex_lock(&b->lock);
-		while (!out->ready)
-			pthread_cond_wait(&b->done, &b->lock);
-		pthread_mutex_unlock(&b->lock);
-		if (out->text)
-			fputs(out->text, aside ? stderr : stdout);
-		if (out->final)
-			fputs(out->final, stdout);
-		if (*out->trouble.text)
-			log_error("%s: %s", b->in->list[i].file,
-				  out->trouble.text);
-		*valid += out->valid;
-		worst(&code, out->code);
-		free(out->text);
-		free(out->final);
-	}
-	return code;
-}
-
-/* Workers below a limit on address space, which each would cut into. */
-static int workers(int wanted)
-{
-	struct rlimit limit;
-	rlim_t fit;
-
-	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return wanted;
-	mallopt(M_ARENA_MAX, 1); /* else 64 MiB a thread */
-	fit = (limit.rlim_cur >> 20) / WORKER_MIB;
-	return fit < 3 ? 1 : fit - 2 < (rlim_t)wanted ? (int)fit - 2 : wanted;
-}
-
-static enum code run_batch(const struct options *opt, const struct inputs *in)
-{
-	pthread_t thread[JOBS_MAX];
-	int threads = 0, wanted = workers((int)opt->jobs);
-	struct batch b = {.opt = opt, .in = in};
-	enum code code;
-	size_t valid = 0;
-
-	b.outcome = calloc(in->count + 1, sizeof(*b.outcome));
-	if (!b.outcome) {
-		log_error("out of memory");
-		return CODE_LAUNCH;
-	}
-	pthread_mutex_init(&b.lock, NULL);
-	pthread_cond_init(&b.done, NULL);
-	while (threads < wanted && (size_t)threads < in->count &&
-	       !pthread_create(&thread[threads], NULL, worker, &b))
-		threads++;
-	if (!threads)
-		worker(&b);
-	code = print_all(&b, &valid);
-	for (int i = 0; i < threads; i++)
-		pthread_join(thread[i], NULL);
-	if (in->count > 1 && !opt->json)
-		printf("%zu inputs: %zu valid, %zu not\n", in->count, valid,
-		       in->count - valid);
-	pthread_cond_destroy(&b.done);
-	pthread_mutex_destroy(&b.lock);
-	free(b.outcome);
-	return code;
-}
-
-static int by_output(const void *a, const void *b)
-{
-	const struct input *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-/* No two inputs may write the same file. */
-static int check_outputs(const struct options *opt, const struct inputs *in,
-			 struct arena *a, struct err *e)
-{
-	struct input *sorted = arena_alloc(a, in->count, sizeof(*sorted));
-
-	if (opt->output && opt->output_dir)
-		return err_set(e, CODE_USAGE,
-			       "-o and --output-dir exclude each other");
-	if (opt->output && in->count > 1)
-		return err_set(e, CODE_USAGE,
-			       "-o takes one input, not %zu; see --output-dir",
-			       in->count);
-	if (!opt->output_dir || !in->count)
-		return 0;
-	memcpy(sorted, in->list, in->count * sizeof(*sorted));
-	qsort(sorted, in->count, sizeof(*sorted), by_output);
-	for (size_t i = 1; i < in->count; i++)
-		if (!strcmp(sorted[i - 1].name, sorted[i].name))
-			return err_set(e, CODE_USAGE,
-				       "'%s' and '%s' would both write '%s/%s'",
-				       sorted[i - 1].file, sorted[i].file,
-				       opt->output_dir, sorted[i].name);
-	return 0;
-}
-
-static void print_checks(void)
-{
-	const struct check *check;
-	int count;
-
-	check = check_table(&count);
-	for (int i = 0; i < count; i++)
-		printf("%-24s %-8s %s\n", check[i].id,
-		       severity_name(check[i].severity), check[i].rule);
-}
-
-static const char *names_of(const struct field *f, struct arena *a)
-{
-	const char *out = "";
-
-	for (int i = 0; f->names[i]; i++)
-		out = arena_printf(a, "%s%s\"%s\"", out, i ? ", " : "",
-				   f->names[i]);
-	return out;
-}
-
-static const char *kind_of(const struct field *f, struct arena *a)
-{
-	switch (f->type) {
-	case FIELD_INT:
-	case FIELD_INTS:
-		return arena_printf(a, "integer, %.0f to %.0f%s", f->min,
-				    f->max,
-				    f->type == FIELD_INTS ? ", or a list" : "");
-	case FIELD_FLOAT:
-	case FIELD_FLOATS:
-		return arena_printf(
-			a, "number, %.15g to %.15g%s", f->min, f->max,
-			f->type == FIELD_FLOATS ? ", or a list" : "");
-	case FIELD_BOOL: return "true or false";
-	case FIELD_TEXT: return "string";
-	case FIELD_TEXTS:
-		return f->names ? arena_printf(a, "%s, or a list of them",
-					       names_of(f, a))
-				: "string, or a list";
-	case FIELD_ENUM: return names_of(f, a);
-	}
-	return "";
-}
-
-static void print_settings(struct arena *a)
-{
-	const struct group *groups[] = {&shape_group, &spec_group, &place_group,
-					&run_group};
-
-	for (int g = 0; g < 4; g++)
-		for (int i = 0; i < groups[g]->count; i++) {
-			const struct field *f = &groups[g]->fields[i];
-
-			printf("%s.%s\n    %s; default: %s\n    %s\n",
-			       groups[g]->name, f->name, kind_of(f, a),
-			       f->initial ? f->initial : "unset", f->help);
-			if (f->unserved)
-				printf("    other values: see %s\n",
-				       f->unserved);
-		}
+	if (out->text)
+		fputs(out->text, aside ? stderr : stdout);
+	if (out->final)
+		fputs(out->final, stdout);
+	if (*out->trouble.text)
+		log_error("%s: %s", in->file, out->trouble.text);
+	p->valid += out->valid;
 }
 
 /* What a folder is searched for. */
@@ -388,9 +70,21 @@ static const char *const *ends_of(enum config_format format)
 static enum code validate(const struct options *opt, int argc, char **argv,
 			  struct arena *a)
 {
+	const struct batch_options batch = {
+		.format = opt->format,
+		.world = opt->world,
+		.sets = opt->sets.item,
+		.set_count = opt->sets.count,
+		.jobs = (int)opt->jobs,
+		.json = opt->json,
+		.output = opt->output,
+		.output_dir = opt->output_dir,
+		.force = opt->force,
+	};
 	struct inputs in = {.ends = ends_of(opt->format),
 			    .foreign = opt->format != CONFIG_OWN};
-	enum code code = CODE_DONE;
+	struct printed p = {.opt = opt};
+	enum code code = CODE_DONE, batch_code;
 	struct err e;
 
 	for (int i = 0; i < argc; i++)
@@ -398,11 +92,15 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 			log_error("%s", e.text);
 			worst(&code, e.code);
 		}
-	if (check_outputs(opt, &in, a, &e)) {
+	if (batch_check(&batch, &in, a, &e) ||
+	    batch_run(&batch, &in, print_outcome, &p, &batch_code, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
-	worst(&code, run_batch(opt, &in));
+	worst(&code, batch_code);
+	if (in.count > 1 && !opt->json)
+		printf("%zu inputs: %zu valid, %zu not\n", in.count, p.valid,
+		       in.count - p.valid);
 	return code;
 }
 
@@ -420,7 +118,7 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
 		{"jobs", 'j', CLI_INT, &o->jobs, "N",
-		 "inputs at a time (the number of cpus)", 1, JOBS_MAX},
+		 "inputs at a time (the number of cpus)", 1, BATCH_JOBS_MAX},
 		{"output", 'o', CLI_STRING, &o->output, "FILE",
 		 "write the finalised file; - is standard output", 0, 0},
 		{"output-dir", 0, CLI_STRING, &o->output_dir, "DIR",
@@ -483,9 +181,9 @@ static enum code run(const struct options *o, int argc, char **argv,
 		     struct arena *a)
 {
 	if (o->list_checks)
-		print_checks();
+		show_checks(stdout);
 	if (o->list_settings)
-		print_settings(a);
+		show_settings(stdout, a);
 	if (o->list_checks || o->list_settings)
 		return CODE_DONE;
 	if (argc)
@@ -497,9 +195,9 @@ static enum code run(const struct options *o, int argc, char **argv,
 int main(int argc, char **argv)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	struct options o = {.jobs = cpus < 1	      ? 1
-				    : cpus > JOBS_MAX ? JOBS_MAX
-						      : cpus};
+	struct options o = {.jobs = cpus < 1		    ? 1
+				    : cpus > BATCH_JOBS_MAX ? BATCH_JOBS_MAX
+							    : cpus};
 	struct arena a = {0};
 	enum cli_found found;
 	enum code code;
