@@ -10,8 +10,9 @@
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
-#include "lib/plan/batch.h"
+#include "lib/base/write.h"
 #include "lib/plan/grid_rule.h"
+#include "lib/plan/junit.h"
 #include "lib/plan/show_checks.h"
 
 struct options {
@@ -19,14 +20,14 @@ struct options {
 	const char *from;
 	enum config_format format;
 	bool json, force, list_checks, list_settings;
-	const char *output, *output_dir;
+	const char *output, *output_dir, *junit;
 	struct cli_list sets;
 };
 
-/* Where outcomes go, and how many were valid. */
+/* Where outcomes go. */
 struct printed {
 	const struct options *opt;
-	size_t valid;
+	struct junit junit;
 };
 
 static void worst(enum code *code, enum code other)
@@ -47,7 +48,8 @@ static void print_outcome(void *arg, const struct input *in,
 		fputs(out->final, stdout);
 	if (*out->trouble.text)
 		log_error("%s: %s", in->file, out->trouble.text);
-	p->valid += out->valid;
+	if (p->opt->junit)
+		junit_add(&p->junit, in->file, out);
 }
 
 /* What a folder is searched for. */
@@ -66,7 +68,41 @@ static const char *const *ends_of(enum config_format format)
 	return NULL;
 }
 
-/* Validate the operands; those that cannot be listed do not stop the rest. */
+/* What the operands stand for; those that cannot be listed stop no other. */
+static enum code list_inputs(struct printed *p, struct inputs *in, int argc,
+			     char **argv, struct arena *a)
+{
+	struct outcome out = {.code = CODE_DONE};
+
+	for (int i = 0; i < argc; i++) {
+		if (!inputs_add(in, argv[i], a, &out.trouble))
+			continue;
+		log_error("%s", out.trouble.text);
+		worst(&out.code, out.trouble.code);
+		if (p->opt->junit)
+			junit_add(&p->junit, argv[i], &out);
+	}
+	return out.code;
+}
+
+/* The last words: a report, a line that sums up, the time it took. */
+static enum code conclude(struct printed *p, const struct batch_sum *sum,
+			  double seconds, struct arena *a)
+{
+	const struct options *opt = p->opt;
+	struct err e;
+
+	if (sum->inputs > 1 && !opt->json) {
+		fputs(batch_summary(sum, a), stdout);
+		log_info("%zu inputs in %.2f s", sum->inputs, seconds);
+	}
+	if (!opt->junit ||
+	    !write_file(opt->junit, junit_close(&p->junit, a), true, a, &e))
+		return CODE_DONE;
+	log_error("%s", e.text);
+	return e.code;
+}
+
 static enum code validate(const struct options *opt, int argc, char **argv,
 			  struct arena *a)
 {
@@ -77,6 +113,7 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 		.set_count = opt->sets.count,
 		.jobs = (int)opt->jobs,
 		.json = opt->json,
+		.plain = opt->junit,
 		.output = opt->output,
 		.output_dir = opt->output_dir,
 		.force = opt->force,
@@ -84,23 +121,22 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 	struct inputs in = {.ends = ends_of(opt->format),
 			    .foreign = opt->format != CONFIG_OWN};
 	struct printed p = {.opt = opt};
-	enum code code = CODE_DONE, batch_code;
+	struct batch_sum sum;
+	enum code code, batch_code;
+	double start = sys_seconds();
 	struct err e;
 
-	for (int i = 0; i < argc; i++)
-		if (inputs_add(&in, argv[i], a, &e)) {
-			log_error("%s", e.text);
-			worst(&code, e.code);
-		}
+	if (opt->junit)
+		junit_open(&p.junit);
+	code = list_inputs(&p, &in, argc, argv, a);
 	if (batch_check(&batch, &in, a, &e) ||
-	    batch_run(&batch, &in, print_outcome, &p, &batch_code, &e)) {
+	    batch_run(&batch, &in, print_outcome, &p, &batch_code, &sum, a,
+		      &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
 	worst(&code, batch_code);
-	if (in.count > 1 && !opt->json)
-		printf("%zu inputs: %zu valid, %zu not\n", in.count, p.valid,
-		       in.count - p.valid);
+	worst(&code, conclude(&p, &sum, sys_seconds() - start, a));
 	return code;
 }
 
@@ -123,6 +159,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "write the finalised file; - is standard output", 0, 0},
 		{"output-dir", 0, CLI_STRING, &o->output_dir, "DIR",
 		 "write all finalised files below DIR", 0, 0},
+		{"junit", 0, CLI_STRING, &o->junit, "FILE",
+		 "write a JUnit report: a test case for each input", 0, 0},
 		{"force", 0, CLI_FLAG, &o->force, NULL,
 		 "replace files that exist", 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",

@@ -51,7 +51,7 @@ $T/in/sub/deep/c.cfg
 printf '%s\n' "# no name" '' "$T/a.cfg" "$T/bad.cfg" >"$T/list"
 run cfg-finalize "@$T/list"
 is "a list: the worst exit code" $rc 1
-like "a list: both are there" "$out" "a.cfg: valid.*bad.cfg: invalid.*2 inputs: 1 valid, 1 not"
+like "a list: both are there" "$out" "a.cfg: valid.*bad.cfg: invalid.*2 inputs: 1 valid \(0 not served\), 1 invalid, 0 unreadable; most errors: place-heads 1"
 echo "$T/in" >"$T/folders"
 run cfg-finalize "@$T/folders"
 like "a list may name folders" "$out" "in/b.cfg: .*deep/c.cfg: .*2 inputs"
@@ -66,13 +66,13 @@ like "an empty folder is named" "$err" "no \*.cfg below '$T/out'"
 like "the other input is done" "$out" "a.cfg: valid"
 ln -s "$T/in" "$T/in/sub/loop"
 run cfg-finalize "$T/in"
-is "a loop of links ends" "$(tail -n1 <<<"$out")" "2 inputs: 2 valid, 0 not"
+is "a loop of links ends" "$(tail -n1 <<<"$out")" "2 inputs: 2 valid (0 not served), 0 invalid, 0 unreadable"
 rm "$T/in/sub/loop"
 for i in {1..150}; do whole $((i % 7 + 1)) >"$T/in/sub/$i.cfg"; done
-cfg-finalize -j 1 "$T/in" >"$T/j1"
-cfg-finalize -j 7 "$T/in" >"$T/j7"
+cfg-finalize -j 1 "$T/in" >"$T/j1" 2>"$T/time"
+cfg-finalize -j 7 "$T/in" >"$T/j7" 2>"$T/time"
 ok "workers do not change the output" cmp "$T/j1" "$T/j7"
-is "all were done" "$(tail -n1 "$T/j7")" "152 inputs: 152 valid, 0 not"
+is "all were done" "$(tail -n1 "$T/j7")" "152 inputs: 152 valid (0 not served), 0 invalid, 0 unreadable"
 rm "$T"/in/sub/*.cfg
 
 # JSON

@@ -10,6 +10,7 @@
 
 #include "lib/base/sys.h"
 #include "lib/base/write.h"
+#include "lib/plan/check.h"
 
 /* A worker takes so much of the address space: its stack, its arena. */
 enum { WORKER_MIB = 32 };
@@ -19,6 +20,7 @@ struct batch {
 	const struct batch_options *opt;
 	const struct inputs *in;
 	struct outcome *outcome;
+	struct batch_sum *sum;
 	size_t next;
 	pthread_mutex_t lock;
 	pthread_cond_t done;
@@ -30,6 +32,15 @@ static void worst(enum code *code, enum code other)
 		*code = other;
 }
 
+static char *keep(const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		arena_exhausted();
+	return copy;
+}
+
 static int write_final(const struct batch_options *opt, const struct input *in,
 		       const struct verdict *v, struct outcome *out)
 {
@@ -37,9 +48,7 @@ static int write_final(const struct batch_options *opt, const struct input *in,
 	const char *text = config_text(v->config, a), *path = opt->output;
 
 	if (path && !strcmp(path, "-")) {
-		out->final = strdup(text);
-		if (!out->final)
-			arena_exhausted();
+		out->final = keep(text);
 		return 0;
 	}
 	if (!path)
@@ -49,8 +58,25 @@ static int write_final(const struct batch_options *opt, const struct input *in,
 	return write_file(path, text, opt->force, a, &out->trouble);
 }
 
-static void work(const struct batch *b, const struct input *in,
-		 struct outcome *out)
+/* Workers count together. */
+static void count(struct batch *b, const struct verdict *v)
+{
+	struct batch_sum *sum = b->sum;
+	int checks;
+	const struct check *table = check_table(&checks);
+
+	pthread_mutex_lock(&b->lock);
+	sum->valid += v->valid;
+	sum->unserved += v->valid && !v->served;
+	sum->invalid += v->readable && !v->valid;
+	sum->unreadable += !v->readable;
+	for (size_t i = 0; i < v->report.count; i++)
+		if (v->report.list[i].severity == ERROR)
+			sum->errors[check_find(v->report.list[i].id) - table]++;
+	pthread_mutex_unlock(&b->lock);
+}
+
+static void work(struct batch *b, const struct input *in, struct outcome *out)
 {
 	const struct batch_options *opt = b->opt;
 	struct arena a = {0};
@@ -67,14 +93,17 @@ static void work(const struct batch *b, const struct input *in,
 	else
 		verdict_reach(&v, opt->world);
 	out->code = verdict_code(&v);
+	out->readable = v.readable;
 	out->valid = v.valid;
+	out->served = v.served;
 	if (v.valid && (opt->output || opt->output_dir) &&
 	    write_final(opt, in, &v, out))
 		worst(&out->code, out->trouble.code);
 	out->text =
-		strdup(opt->json ? verdict_json(&v, &a) : verdict_text(&v, &a));
-	if (!out->text)
-		arena_exhausted();
+		keep(opt->json ? verdict_json(&v, &a) : verdict_text(&v, &a));
+	if (opt->plain)
+		out->plain = keep(verdict_text(&v, &a));
+	count(b, &v);
 	arena_close(&a);
 }
 
@@ -131,6 +160,7 @@ static enum code hand_on(struct batch *b,
 		each(arg, &b->in->list[i], out);
 		worst(&code, out->code);
 		free(out->text);
+		free(out->plain);
 		free(out->final);
 	}
 	return code;
@@ -139,12 +169,19 @@ static enum code hand_on(struct batch *b,
 int batch_run(const struct batch_options *opt, const struct inputs *in,
 	      void (*each)(void *arg, const struct input *input,
 			   const struct outcome *out),
-	      void *arg, enum code *code, struct err *e)
+	      void *arg, enum code *code, struct batch_sum *sum,
+	      struct arena *a, struct err *e)
 {
 	pthread_t thread[BATCH_JOBS_MAX];
 	int threads = 0, wanted = workers(opt->jobs);
-	struct batch b = {.opt = opt, .in = in};
+	struct batch b = {.opt = opt, .in = in, .sum = sum};
+	int checks;
 
+	check_table(&checks);
+	*sum = (struct batch_sum){
+		.inputs = in->count,
+		.errors = arena_alloc(a, (size_t)checks, sizeof(*sum->errors)),
+	};
 	b.outcome = calloc(in->count + 1, sizeof(*b.outcome));
 	if (!b.outcome)
 		return err_set(e, CODE_LAUNCH, "out of memory");
@@ -195,4 +232,44 @@ int batch_check(const struct batch_options *opt, const struct inputs *in,
 				       sorted[i - 1].file, sorted[i].file,
 				       opt->output_dir, sorted[i].name);
 	return 0;
+}
+
+/* The check after those of more errors than MOST, or as many and before I. */
+static int next_most(const struct batch_sum *sum, int checks, size_t most,
+		     int at)
+{
+	int best = -1;
+
+	for (int i = 0; i < checks; i++) {
+		size_t n = sum->errors[i];
+
+		if (n && (n < most || (n == most && i > at)) &&
+		    (best < 0 || n > sum->errors[best]))
+			best = i;
+	}
+	return best;
+}
+
+const char *batch_summary(const struct batch_sum *sum, struct arena *a)
+{
+	enum { SHOWN = 5 };
+	int checks, at = -1;
+	const struct check *table = check_table(&checks);
+	const char *text = arena_printf(
+		a,
+		"%zu input%s: %zu valid (%zu not served), %zu invalid, %zu "
+		"unreadable",
+		sum->inputs, plural((long long)sum->inputs), sum->valid,
+		sum->unserved, sum->invalid, sum->unreadable);
+
+	for (int n = 0; n < SHOWN; n++) {
+		at = next_most(sum, checks, at < 0 ? SIZE_MAX : sum->errors[at],
+			       at);
+		if (at < 0)
+			break;
+		text = arena_printf(a, "%s%s %s %zu", text,
+				    n ? "," : "; most errors:", table[at].id,
+				    sum->errors[at]);
+	}
+	return arena_printf(a, "%s\n", text);
 }

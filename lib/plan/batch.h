@@ -14,8 +14,9 @@ struct batch_options {
 	int64_t world; /* 0: not known */
 	const char *const *sets;
 	int set_count;
-	int jobs;  /* at a time, at most BATCH_JOBS_MAX */
-	bool json; /* outcomes as verdict_json, else as verdict_text */
+	int jobs;   /* at a time, at most BATCH_JOBS_MAX */
+	bool json;  /* outcomes as verdict_json, else as verdict_text */
+	bool plain; /* as verdict_text, too */
 	const char *output, *output_dir; /* of finalised files, or NULL */
 	bool force;			 /* replace files that exist */
 };
@@ -23,10 +24,18 @@ struct batch_options {
 /* What came of one input. */
 struct outcome {
 	char *text;  /* findings and verdict; NULL if trouble came first */
+	char *plain; /* if that was wanted */
 	char *final; /* the finalised file for standard output, or NULL */
 	enum code code;
-	bool valid, ready;
+	bool readable, valid, served, ready;
 	struct err trouble; /* why the finalised file was not written, or "" */
+};
+
+/* What came of all. */
+struct batch_sum {
+	size_t inputs, valid, unserved; /* unserved ones are valid, too */
+	size_t invalid, unreadable;
+	size_t *errors; /* findings of each row of check_table() */
 };
 
 /* No two inputs may write the same file: CODE_USAGE. */
@@ -36,10 +45,15 @@ int batch_check(const struct batch_options *opt, const struct inputs *in,
 /*
  * Judge every input; EACH is called once an input, in their order, in this
  * thread.  The outcome's texts end with the call.  *CODE: the worst of all.
+ * SUM is in A.
  */
 int batch_run(const struct batch_options *opt, const struct inputs *in,
 	      void (*each)(void *arg, const struct input *input,
 			   const struct outcome *out),
-	      void *arg, enum code *code, struct err *e);
+	      void *arg, enum code *code, struct batch_sum *sum,
+	      struct arena *a, struct err *e);
+
+/* SUM in one line, with the checks that found most. */
+const char *batch_summary(const struct batch_sum *sum, struct arena *a);
 
 #endif
