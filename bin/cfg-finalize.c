@@ -11,7 +11,9 @@
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
 #include "lib/base/write.h"
+#include "lib/plan/diff.h"
 #include "lib/plan/grid_rule.h"
+#include "lib/plan/import.h"
 #include "lib/plan/junit.h"
 #include "lib/plan/show_checks.h"
 
@@ -19,6 +21,7 @@ struct options {
 	int64_t world, jobs, vocab;
 	const char *from;
 	enum config_format format;
+	bool diff; /* the first word of the command line */
 	bool json, force, list_checks, list_settings;
 	const char *output, *output_dir, *junit;
 	struct cli_list sets;
@@ -183,6 +186,40 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 	return cli_parse(&cli, argc, argv, first, found, e);
 }
 
+/* The options of "cfg-finalize diff". */
+static int parse_diff(struct options *o, int argc, char **argv, int *first,
+		      enum cli_found *found, struct err *e)
+{
+	const struct cli_opt opts[] = {
+		{"from", 0, CLI_STRING, &o->from, "FORMAT",
+		 "both are own, megatron or hf (by ending and contents)", 0, 0},
+		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
+		 "as --set shape.vocab_size=N", 1, INT32_MAX},
+		{"world", 0, CLI_INT, &o->world, "N",
+		 "the number of ranks of both", 1, GRID_WORLD_MAX},
+		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
+		 "as if both files said so: run.seed=2", 0, 0},
+		{"json", 0, CLI_FLAG, &o->json, NULL, "print one JSON object",
+		 0, 0},
+		{0},
+	};
+	const struct cli cli = {
+		"cfg-finalize diff", "[OPTION]... A B",
+		"Say which settings of two configs differ once everything is "
+		"explicit, and\nwhether a job of B goes on from A's "
+		"checkpoints.  Exit 0: the same shape,\n1: another, 2: one "
+		"cannot be read.",
+		opts};
+
+	if (cli_parse(&cli, argc, argv, first, found, e))
+		return -1;
+	if (*found == CLI_RUN && argc - *first != 2)
+		return err_set(e, CODE_USAGE,
+			       "diff needs two configs, got %d; see --help",
+			       argc - *first);
+	return 0;
+}
+
 static int choose_format(struct options *o, struct err *e)
 {
 	static const char *const names[] = {"own", "megatron", "hf"};
@@ -215,9 +252,41 @@ static void set_vocab(struct options *o, struct arena *a)
 	o->sets.count++;
 }
 
+static int read_side(const struct options *o, const char *file,
+		     struct verdict *v, struct arena *a, struct err *e)
+{
+	enum config_format format = o->from ? o->format : import_guess(file);
+
+	if (verdict_import(v, format, file, o->sets.item, o->sets.count, a, e))
+		return -1;
+	verdict_reach(v, o->world);
+	if (!v->valid)
+		log_warn("%s is invalid, %zu errors: cfg-finalize says which",
+			 file, report_count(&v->report, ERROR));
+	return 0;
+}
+
+static enum code run_diff(const struct options *o, char **argv, struct arena *a)
+{
+	struct verdict v[2];
+	struct diff d;
+	struct err e;
+
+	for (int i = 0; i < 2; i++)
+		if (read_side(o, argv[i], &v[i], a, &e)) {
+			log_error("%s", e.text);
+			return CODE_USAGE;
+		}
+	diff_build(&d, &v[0], &v[1], a);
+	fputs(o->json ? diff_json(&d, a) : diff_text(&d, a), stdout);
+	return d.same_shape ? CODE_DONE : CODE_FINDINGS;
+}
+
 static enum code run(const struct options *o, int argc, char **argv,
 		     struct arena *a)
 {
+	if (o->diff)
+		return run_diff(o, argv, a);
 	if (o->list_checks)
 		show_checks(stdout);
 	if (o->list_settings)
@@ -245,7 +314,9 @@ int main(int argc, char **argv)
 	/* A file too large is an error of write, not the end of the program. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("cfg-finalize", -1, LOG_INFO);
-	if (parse(&o, argc, argv, &first, &found, &e) ||
+	o.diff = argc > 1 && !strcmp(argv[1], "diff");
+	if ((o.diff ? parse_diff(&o, argc - 1, argv + 1, &first, &found, &e)
+		    : parse(&o, argc, argv, &first, &found, &e)) ||
 	    choose_format(&o, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
@@ -253,6 +324,7 @@ int main(int argc, char **argv)
 	if (found == CLI_ENDED)
 		return CODE_DONE;
 	set_vocab(&o, &a);
+	first += o.diff;
 	code = run(&o, argc - first, argv + first, &a);
 	if (sys_flush_stdout(&e)) {
 		log_error("%s", e.text);

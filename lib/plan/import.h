@@ -21,6 +21,12 @@ int import_load(struct conf_text *t, enum config_format format,
 		const char *file, struct arena *a, struct config *c,
 		struct report *r, struct err *e);
 
+/*
+ * What FILE is, by its ending (.cfg, .json, those of scripts, YAML and
+ * arguments), else by its first character; our own if nothing tells.
+ */
+enum config_format import_guess(const char *file);
+
 /* Without a vocabulary the rest is judged all the same: a note. */
 void import_excuse_vocab(struct config *c, struct report *r);
 

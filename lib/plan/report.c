@@ -11,6 +11,29 @@
 /* More ways out than this help nobody. */
 enum { SUGGEST_MAX = 8 };
 
+/* TEXT without what would end a line. */
+static const char *one_line(const char *text, struct arena *a)
+{
+	char *copy = arena_strdup(a, text);
+
+	for (char *p = copy; *p; p++)
+		*p = iscntrl((unsigned char)*p) ? '?' : *p;
+	return copy;
+}
+
+const char *origin_text(const struct origin *from, struct arena *a)
+{
+	const char *file = from->file ? one_line(from->file, a) : "";
+
+	if (from->kind == ORIGIN_DEFAULT)
+		return "default";
+	if (from->kind == ORIGIN_DERIVED)
+		return arena_printf(a, "derived: %s", from->why);
+	if (from->line)
+		return arena_printf(a, "given: %s:%d", file, from->line);
+	return arena_printf(a, "given: %s", file);
+}
+
 void report_add(struct report *r, const char *id, enum severity severity,
 		const char *path, const struct origin *from, const char *fmt,
 		...)

@@ -2,11 +2,11 @@
 #include "lib/plan/verdict.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/plan/import.h"
 #include "lib/plan/plan.h"
 
@@ -141,25 +141,6 @@ const char *verdict_text(const struct verdict *v, struct arena *a)
 	return copy;
 }
 
-/* Any bytes as a JSON string: what is no UTF-8 becomes '?'. */
-static json_t *json_any(const char *text)
-{
-	json_t *out = json_string(text);
-	char *ascii;
-
-	if (out)
-		return out;
-	ascii = strdup(text);
-	if (!ascii)
-		return json_null();
-	for (char *p = ascii; *p; p++)
-		if ((unsigned char)*p >= 128)
-			*p = '?';
-	out = json_string(ascii);
-	free(ascii);
-	return out;
-}
-
 static json_t *json_count(bool known, int64_t n)
 {
 	return known ? json_integer(n) : json_null();
@@ -197,8 +178,6 @@ static json_t *json_finding(const struct verdict *v, const struct finding *f,
 const char *verdict_json(const struct verdict *v, struct arena *a)
 {
 	json_t *findings = json_array(), *out = json_object();
-	const char *copy;
-	char *text;
 
 	for (size_t i = 0; i < v->report.count; i++)
 		json_array_append_new(findings,
@@ -216,11 +195,5 @@ const char *verdict_json(const struct verdict *v, struct arena *a)
 	json_object_set_new(out, "world", json_count(v->world, v->world));
 	json_object_set_new(out, "data_parallel_size",
 			    json_count(v->dp, v->dp));
-	text = json_dumps(out, JSON_COMPACT);
-	json_decref(out);
-	if (!text)
-		arena_exhausted();
-	copy = arena_printf(a, "%s\n", text);
-	free(text);
-	return copy;
+	return json_line(out, a);
 }
