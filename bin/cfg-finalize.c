@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
 #include "lib/base/write.h"
+#include "lib/plan/classify.h"
 #include "lib/plan/diff.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/import.h"
@@ -22,7 +23,7 @@ struct options {
 	const char *from;
 	enum config_format format;
 	bool diff; /* the first word of the command line */
-	bool json, force, list_checks, list_settings;
+	bool classify, json, force, list_checks, list_settings;
 	const char *output, *output_dir, *junit;
 	struct cli_list sets;
 };
@@ -65,6 +66,7 @@ static const char *const *ends_of(enum config_format format)
 
 	switch (format) {
 	case CONFIG_OWN: break;
+	case CONFIG_VLLM:
 	case CONFIG_MEGATRON: return megatron;
 	case CONFIG_HF: return hf;
 	}
@@ -151,7 +153,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
 		{"from", 0, CLI_STRING, &o->from, "FORMAT",
-		 "translate the inputs from: megatron, hf", 0, 0},
+		 "translate the inputs from: megatron, hf (vllm: classify)", 0,
+		 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
 		 "as --set shape.vocab_size=N", 1, INT32_MAX},
 		{"json", 0, CLI_FLAG, &o->json, NULL,
@@ -168,6 +171,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "replace files that exist", 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
 		 "as if the file said so: place.x=2", 0, 0},
+		{"classify", 0, CLI_FLAG, &o->classify, NULL,
+		 "sort the given settings: shape, spec, place, run", 0, 0},
 		{"list-checks", 0, CLI_FLAG, &o->list_checks, NULL,
 		 "print every check and exit", 0, 0},
 		{"list-settings", 0, CLI_FLAG, &o->list_settings, NULL,
@@ -222,17 +227,25 @@ static int parse_diff(struct options *o, int argc, char **argv, int *first,
 
 static int choose_format(struct options *o, struct err *e)
 {
-	static const char *const names[] = {"own", "megatron", "hf"};
+	static const char *const names[] = {"own", "megatron", "hf", "vllm"};
+	int i;
 
 	if (!o->from)
 		return 0;
-	for (int i = CONFIG_OWN; i <= CONFIG_HF; i++)
+	for (i = CONFIG_OWN; i <= CONFIG_VLLM; i++)
 		if (!strcmp(o->from, names[i])) {
 			o->format = (enum config_format)i;
-			return 0;
+			break;
 		}
+	if (i == CONFIG_VLLM && !o->classify)
+		return err_set(e, CODE_USAGE,
+			       "--from vllm goes with --classify only: engine "
+			       "arguments are no whole config");
+	if (i <= CONFIG_VLLM)
+		return 0;
 	return err_set(e, CODE_USAGE,
-		       "--from '%.100s' is none of own, megatron and hf",
+		       "--from '%.100s' is none of own, megatron and hf "
+		       "(and vllm, to classify)",
 		       o->from);
 }
 
@@ -282,6 +295,39 @@ static enum code run_diff(const struct options *o, char **argv, struct arena *a)
 	return d.same_shape ? CODE_DONE : CODE_FINDINGS;
 }
 
+/* Sort the settings of every input under the four questions. */
+static enum code run_classify(const struct options *o, int argc, char **argv,
+			      struct arena *a)
+{
+	struct inputs in = {.ends = ends_of(o->format)};
+	enum code code = CODE_DONE;
+	struct classes c;
+	struct err e;
+
+	for (int i = 0; i < argc; i++)
+		if (inputs_add(&in, argv[i], a, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		}
+	for (size_t i = 0; i < in.count; i++) {
+		const char *file = in.list[i].file;
+		struct arena own = {0};
+
+		if (arena_open(&own, &e) ||
+		    classify_file(&c, o->from ? o->format : import_guess(file),
+				  file, &own, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		} else {
+			fputs(o->json ? classify_json(&c, &own)
+				      : classify_text(&c, &own),
+			      stdout);
+		}
+		arena_close(&own);
+	}
+	return code;
+}
+
 static enum code run(const struct options *o, int argc, char **argv,
 		     struct arena *a)
 {
@@ -293,6 +339,8 @@ static enum code run(const struct options *o, int argc, char **argv,
 		show_settings(stdout, a);
 	if (o->list_checks || o->list_settings)
 		return CODE_DONE;
+	if (argc && o->classify)
+		return run_classify(o, argc, argv, a);
 	if (argc)
 		return validate(o, argc, argv, a);
 	log_error("no INPUT; see --help");

@@ -66,30 +66,40 @@ static int read_text(struct import *im, struct conf_file *f)
 	return check_bytes(im, f->text, f->len);
 }
 
+int import_read(struct import *im, enum config_format format)
+{
+	struct conf_file f;
+	int bad;
+
+	if (read_text(im, &f))
+		return -1;
+	bad = format == CONFIG_HF     ? import_hf(im, f.text, f.len)
+	      : format == CONFIG_VLLM ? import_vllm(im, f.text, f.len)
+				      : import_megatron(im, f.text, f.len);
+	if (im->ignored.count)
+		report_add(im->report, "import-ignored", NOTE, "",
+			   &im->ignored.first,
+			   "%d %s%s of logs, paths, files and services %s "
+			   "left out: %s",
+			   im->ignored.count,
+			   format == CONFIG_HF ? "key" : "flag",
+			   plural(im->ignored.count),
+			   im->ignored.count == 1 ? "is" : "are",
+			   im->ignored.text);
+	return bad;
+}
+
 int import_load(struct conf_text *t, enum config_format format,
 		const char *file, struct arena *a, struct config *c,
 		struct report *r, struct err *e)
 {
 	struct import im = {
 		.arena = a, .report = r, .err = e, .file = file, .config = c};
-	struct conf_file f;
-	int bad;
 
-	if (read_text(&im, &f))
+	if (import_read(&im, format))
 		return -1;
-	bad = format == CONFIG_HF ? import_hf(&im, f.text, f.len)
-				  : import_megatron(&im, f.text, f.len);
-	if (im.ignored.count)
-		report_add(
-			r, "import-ignored", NOTE, "", &im.ignored.first,
-			"%d %s%s of logs, paths, files and services %s "
-			"left out: %s",
-			im.ignored.count, format == CONFIG_HF ? "key" : "flag",
-			plural(im.ignored.count),
-			im.ignored.count == 1 ? "is" : "are", im.ignored.text);
-	if (!bad)
-		import_text(&im, t);
-	return bad;
+	import_text(&im, t);
+	return 0;
 }
 
 void import_excuse_vocab(struct config *c, struct report *r)

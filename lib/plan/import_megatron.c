@@ -308,9 +308,7 @@ static const char *first_line(const char *text)
 	}
 }
 
-enum front { FRONT_ARGS, FRONT_SHELL, FRONT_YAML };
-
-static enum front front_of(const char *file, const char *text)
+enum front import_front(const char *file, const char *text)
 {
 	static const char *const yaml[] = {".yaml", ".yml", NULL};
 	static const char *const shell[] = {".sh",    ".bash", ".sbatch",
@@ -333,7 +331,7 @@ static int read_flags(struct import *im, const char *text, size_t len,
 		      struct flags *flags)
 {
 	struct words words = {.arena = im->arena};
-	enum front front = front_of(im->file, text);
+	enum front front = import_front(im->file, text);
 
 	if (front == FRONT_YAML)
 		return import_yaml(im, text, len, flags);
@@ -355,8 +353,13 @@ int import_megatron(struct import *im, const char *text, size_t len)
 				      CONF_SETTINGS_MAX);
 	drop_duplicates(im, &flags);
 	for (size_t i = 0; i < flags.count; i++)
-		if (!flags.list[i].off)
-			translate(im, &flags.list[i]);
+		if (!flags.list[i].off) {
+			const struct flag *flag = &flags.list[i];
+
+			import_give(im, flag->name, flag->value, flag->values,
+				    flag->line);
+			translate(im, flag);
+		}
 	import_rules(im, &flags);
 	return 0;
 }

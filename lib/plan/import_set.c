@@ -63,17 +63,18 @@ bool import_is(struct import *im, const char *name, const char *value)
 }
 
 static void put(struct import *im, int group, int row, const char *text,
-		struct origin from)
+		struct import_source from)
 {
+	struct import_setting s = {group, row, text, from.what, from.at};
+
 	for (size_t i = 0; i < im->count; i++)
 		if (im->list[i].group == group && im->list[i].row == row) {
-			im->list[i].text = text;
-			im->list[i].from = from;
+			im->list[i] = s;
 			return;
 		}
 	im->list = arena_grow(im->arena, im->list, im->count, &im->cap,
 			      sizeof(*im->list));
-	im->list[im->count++] = (struct import_setting){group, row, text, from};
+	im->list[im->count++] = s;
 }
 
 /* A value as its row wants it; the field tables then write it. */
@@ -167,6 +168,15 @@ static const char *words(struct import *im, const char *const *item, int count)
 	return all;
 }
 
+void import_give(struct import *im, const char *name, const char *const *item,
+		 int count, int line)
+{
+	im->given = arena_grow(im->arena, im->given, im->givens, &im->given_cap,
+			       sizeof(*im->given));
+	im->given[im->givens++] = (struct import_given){
+		name, count ? words(im, item, count) : "", line, false};
+}
+
 /* Why a word is no value: what a script leaves to its surroundings. */
 static const char *variable_hint(const char *const *item, int count)
 {
@@ -214,7 +224,7 @@ bool import_put(struct import *im, const char *name, const char *const *item,
 	as.offset = 0;
 	if (as.type == FIELD_ENUM)
 		as.type = FIELD_TEXT;
-	put(im, group, row, field_text(&as, &v, im->arena), from.at);
+	put(im, group, row, field_text(&as, &v, im->arena), from);
 	return true;
 }
 
