@@ -19,7 +19,9 @@
 #include "lib/plan/show_checks.h"
 
 struct options {
-	int64_t world, jobs, vocab;
+	int64_t jobs, vocab;
+	struct cluster on;
+	const char *gpu;
 	const char *from;
 	enum config_format format;
 	bool diff; /* the first word of the command line */
@@ -113,7 +115,7 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 {
 	const struct batch_options batch = {
 		.format = opt->format,
-		.world = opt->world,
+		.on = opt->on,
 		.sets = opt->sets.item,
 		.set_count = opt->sets.count,
 		.jobs = (int)opt->jobs,
@@ -149,9 +151,18 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 enum cli_found *found, struct err *e)
 {
 	const struct cli_opt opts[] = {
-		{"world", 0, CLI_INT, &o->world, "N",
+		{"world", 0, CLI_INT, &o->on.world, "N",
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
+		{"nodes", 0, CLI_INT, &o->on.nodes, "N", "nodes of the job", 1,
+		 GRID_WORLD_MAX},
+		{"gpus-per-node", 0, CLI_INT, &o->on.gpus_per_node, "G",
+		 "GPUs, and ranks, of a node", 1, 1024},
+		{"gpu-memory", 0, CLI_SIZE, &o->on.gpu_memory, "SIZE",
+		 "of one GPU (80G): whether a rank fits", 1 << 20,
+		 (int64_t)1 << 50},
+		{"gpu", 0, CLI_STRING, &o->gpu, "NAME",
+		 "whose times --suggest predicts (h200)", 0, 0},
 		{"from", 0, CLI_STRING, &o->from, "FORMAT",
 		 "translate the inputs from: megatron, hf (vllm: classify)", 0,
 		 0},
@@ -200,7 +211,7 @@ static int parse_diff(struct options *o, int argc, char **argv, int *first,
 		 "both are own, megatron or hf (by ending and contents)", 0, 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
 		 "as --set shape.vocab_size=N", 1, INT32_MAX},
-		{"world", 0, CLI_INT, &o->world, "N",
+		{"world", 0, CLI_INT, &o->on.world, "N",
 		 "the number of ranks of both", 1, GRID_WORLD_MAX},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
 		 "as if both files said so: run.seed=2", 0, 0},
@@ -222,6 +233,19 @@ static int parse_diff(struct options *o, int argc, char **argv, int *first,
 		return err_set(e, CODE_USAGE,
 			       "diff needs two configs, got %d; see --help",
 			       argc - *first);
+	return 0;
+}
+
+/* What the job would run on; its memory is one of so many ranks. */
+static int choose_cluster(struct options *o, struct err *e)
+{
+	if (cluster_gpu(&o->on, o->gpu, e))
+		return -1;
+	cluster_finish(&o->on);
+	if (o->on.gpu_memory && !o->on.world && !o->from)
+		return err_set(e, CODE_USAGE,
+			       "--gpu-memory needs --world, or --nodes with "
+			       "--gpus-per-node");
 	return 0;
 }
 
@@ -272,7 +296,7 @@ static int read_side(const struct options *o, const char *file,
 
 	if (verdict_import(v, format, file, o->sets.item, o->sets.count, a, e))
 		return -1;
-	verdict_reach(v, o->world);
+	verdict_reach(v, &o->on);
 	if (!v->valid)
 		log_warn("%s is invalid, %zu errors: cfg-finalize says which",
 			 file, report_count(&v->report, ERROR));
@@ -365,7 +389,8 @@ int main(int argc, char **argv)
 	o.diff = argc > 1 && !strcmp(argv[1], "diff");
 	if ((o.diff ? parse_diff(&o, argc - 1, argv + 1, &first, &found, &e)
 		    : parse(&o, argc, argv, &first, &found, &e)) ||
-	    choose_format(&o, &e) || arena_open(&a, &e)) {
+	    choose_cluster(&o, &e) || choose_format(&o, &e) ||
+	    arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}

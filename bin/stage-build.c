@@ -113,7 +113,7 @@ static int read_config(struct options *o, const char *file, struct verdict *v,
 	if (verdict_read(v, file, o->sets.item, o->sets.count, a, e) ||
 	    choose_world(o, &v->config->place, from, e))
 		return -1;
-	verdict_reach(v, o->world);
+	verdict_reach(v, &(struct cluster){.world = o->world});
 	if (report_count(&v->report, WARNING))
 		fputs(verdict_text(v, a), stderr);
 	if (!v->valid)

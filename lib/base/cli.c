@@ -32,6 +32,42 @@ int cli_int(const char *s, int64_t min, int64_t max, int64_t *out,
 	return 0;
 }
 
+/* The bytes of UNIT, or 0. */
+static double unit_bytes(const char *unit)
+{
+	static const char letters[] = "KMGT";
+	const char *at = *unit ? strchr(letters, *unit) : NULL;
+	double base = !strcmp(unit + !!at, "B") ? 1000 : 1024, bytes = 1;
+
+	if (!at || (unit[1] && strcmp(unit + 1, "B") && strcmp(unit + 1, "iB")))
+		return 0;
+	for (const char *l = letters; l <= at; l++)
+		bytes *= base;
+	return bytes;
+}
+
+int cli_size(const char *s, int64_t min, int64_t max, int64_t *out,
+	     struct err *e)
+{
+	size_t digits = strspn(s, "0123456789.");
+	double unit = unit_bytes(s + digits), n;
+	char *end;
+
+	n = strtod(s, &end);
+	if (!digits || end != s + digits || unit <= 0)
+		return err_set(e, CODE_USAGE,
+			       "'%.100s' is not a size like 80G, 80GiB, 141GB "
+			       "or 81920M",
+			       s);
+	if (n * unit < (double)min || n * unit > (double)max)
+		return err_set(e, CODE_USAGE,
+			       "%.100s is not between %" PRId64
+			       " and %" PRId64 " bytes",
+			       s, min, max);
+	*out = (int64_t)(n * unit);
+	return 0;
+}
+
 static void cli_help(const struct cli *cli)
 {
 	char left[64];
@@ -67,6 +103,10 @@ static int cli_set(const struct cli_opt *o, struct err *e)
 	case CLI_FLAG: *(bool *)o->value = true; return 0;
 	case CLI_STRING: *(const char **)o->value = optarg; return 0;
 	case CLI_LIST: return cli_append(o->value, optarg, e);
+	case CLI_SIZE:
+		if (cli_size(optarg, o->min, o->max, o->value, e))
+			return err_wrap(e, "--%s: ", o->name);
+		return 0;
 	case CLI_INT: break;
 	}
 	if (cli_int(optarg, o->min, o->max, o->value, e))

@@ -89,9 +89,9 @@ static void work(struct batch *b, const struct input *in, struct outcome *out)
 	}
 	if (verdict_import(&v, opt->format, in->file, opt->sets, opt->set_count,
 			   &a, &unreadable))
-		v.world = opt->world;
+		v.world = opt->on.world;
 	else
-		verdict_reach(&v, opt->world);
+		verdict_reach(&v, &opt->on);
 	out->code = verdict_code(&v);
 	out->readable = v.readable;
 	out->valid = v.valid;

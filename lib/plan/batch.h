@@ -11,7 +11,7 @@ enum { BATCH_JOBS_MAX = 64 };
 /* How each input is judged, and what is written of it. */
 struct batch_options {
 	enum config_format format;
-	int64_t world; /* 0: not known */
+	struct cluster on;
 	const char *const *sets;
 	int set_count;
 	int jobs;   /* at a time, at most BATCH_JOBS_MAX */

@@ -151,6 +151,12 @@ static const struct check table[] = {
 {"place-offload-modules", ERROR, "fine_grained_activation_offloading has offload_modules"},
 {"place-recompute", ERROR, "full recompute has a method and a number of layers, other recompute has neither"},
 {"place-recompute-layers", ERROR, "recompute_num_layers <= layers of the largest stage"},
+/* what a job would run on */
+{"cluster-world", ERROR, "world = nodes * GPUs of a node"},
+{"cluster-tp-node", WARNING, "the ranks of a tensor-parallel group share a node"},
+{"cluster-group-node", NOTE, "context- and expert-parallel groups that leave a node are said"},
+{"cluster-memory", ERROR, "what the rank that needs most needs is at most the GPU's memory"},
+{"cluster-memory-close", WARNING, "8% of the GPU's memory are left to libraries"},
 /* the run */
 {"run-required", ERROR, "micro_batch_size is given"},
 {"run-batch", ERROR, "global_batch_size % (micro_batch_size * dp) = 0"},

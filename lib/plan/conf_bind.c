@@ -557,6 +557,11 @@ void conf_bind_set(struct conf *c, const char *set)
 		unknown_group(c, group, &at);
 		return;
 	}
+	if (!strcmp(equals + 1, "unset") && field_find(t->group, name) >= 0) {
+		field_reset(t->group, t->base, field_find(t->group, name),
+			    c->arena);
+		return;
+	}
 	f = set_field(c, t, name);
 	bind_line(c, t, f, set, set_line(c->arena, f, name, equals + 1));
 }

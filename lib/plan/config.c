@@ -21,6 +21,17 @@ static void targets_of(struct config *c, struct conf_target target[GROUPS])
 	target[3] = (struct conf_target){&run_group, &c->run};
 }
 
+void config_set(struct config *c, const char *const *sets, int set_count,
+		struct arena *a, struct report *r)
+{
+	struct conf_target target[GROUPS];
+	struct conf conf = {target, GROUPS, a, r};
+
+	targets_of(c, target);
+	for (int i = 0; i < set_count; i++)
+		conf_bind_set(&conf, sets[i]);
+}
+
 int config_load_as(enum config_format format, const char *file,
 		   const char *const *sets, int set_count, struct arena *a,
 		   struct config *c, struct report *r, struct err *e)
@@ -37,8 +48,7 @@ int config_load_as(enum config_format format, const char *file,
 		return -1;
 	if (conf_bind(&conf, &text, e))
 		return -1;
-	for (int i = 0; i < set_count; i++)
-		conf_bind_set(&conf, sets[i]);
+	config_set(c, sets, set_count, a, r);
 	if (format != CONFIG_OWN)
 		import_excuse_vocab(c, r);
 	return 0;

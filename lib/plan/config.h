@@ -38,6 +38,13 @@ int config_load_as(enum config_format format, const char *file,
 		   const char *const *sets, int set_count, struct arena *a,
 		   struct config *c, struct report *r, struct err *e);
 
+/*
+ * Apply SETS to C, loaded and not finished; "place.x=unset" takes back what
+ * was given.
+ */
+void config_set(struct config *c, const char *const *sets, int set_count,
+		struct arena *a, struct report *r);
+
 /* Fill what was not given, then check everything.  WORLD 0: not known. */
 void config_finish(struct config *c, int64_t world, struct report *r);
 

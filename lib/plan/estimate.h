@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a step of any valid config would need and take: memory by formula,
- * time by a roofline of what is computed, moved and sent.  For configs that train-worker can
- * run, the plan itself (sum.h) is exact about memory; this is for what has no
- * plan yet, and for the many placements among which one is to be found.
+ * time by a roofline of what is computed, moved and sent (work.h, cost.h).
+ * For configs that train-worker can run, the plan itself (sum.h) is exact
+ * about memory; this is for what has no plan yet, and for the many placements
+ * among which one is to be found.  Like train-worker, it lets no
+ * communication run beside computation, but for rings of context parallelism and
+ * the gathers of sharded parameters.
  */
 #ifndef PLAN_ESTIMATE_H
 #define PLAN_ESTIMATE_H
@@ -12,8 +15,9 @@
 #include "lib/plan/prog.h"
 
 struct estimate_rank {
-	int64_t bytes[FAMILIES]; /* as in prog.h */
+	int64_t bytes[FAMILIES];  /* as in prog.h */
 	double forward, backward; /* seconds of one micro-batch, all its chunks */
+	double flops[2];	  /* of it, forward and backward slots */
 };
 
 struct estimate {
@@ -23,7 +27,7 @@ struct estimate {
 	int64_t memory; /* bytes of that one, all families */
 	double step;    /* seconds of a training step */
 	double bubble;  /* share of it that the pipeline waits, 0 to 1 */
-	double tokens_per_second, flops_share; /* of the peak, by flops_model */
+	double tokens_per_second, flops_share; /* of the peak, by estimate_flops */
 };
 
 /*
@@ -32,5 +36,13 @@ struct estimate {
  */
 int estimate_build(struct estimate *out, const struct config *config,
 		   const struct cluster *cl, struct arena *a, struct err *e);
+
+int64_t estimate_bytes(const struct estimate_rank *r);
+
+/*
+ * FLOPs of forward and backward of a step, as flops_model counts them, for
+ * every kind of layer: three times the products of a forward, nothing twice.
+ */
+double estimate_flops(const struct config *c);
 
 #endif

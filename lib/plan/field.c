@@ -81,6 +81,12 @@ void field_defaults(const struct group *g, void *base, struct arena *a)
 			      a);
 }
 
+void field_reset(const struct group *g, void *base, int row, struct arena *a)
+{
+	((struct origin *)base)[row] = (struct origin){ORIGIN_DEFAULT};
+	field_default(&g->fields[row], (char *)base + g->fields[row].offset, a);
+}
+
 /* The row of the value that lies at VALUE inside BASE. */
 static int row_of(const struct group *g, const void *base, const void *value)
 {

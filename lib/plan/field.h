@@ -112,6 +112,9 @@ int field_find(const struct group *g, const char *name);
 /* Write every default into the group's struct at BASE. */
 void field_defaults(const struct group *g, void *base, struct arena *a);
 
+/* Row ROW as if nobody had set it. */
+void field_reset(const struct group *g, void *base, int row, struct arena *a);
+
 /* The origin of the field whose value is at VALUE inside BASE. */
 struct origin *field_origin(const struct group *g, void *base,
 			    const void *value);

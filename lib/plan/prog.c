@@ -197,6 +197,57 @@ static void build_eval(struct build *b)
 	step_metrics(b);
 }
 
+struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
+				     int64_t groups, int64_t head0)
+{
+	const struct shape *s = &c->shape;
+	bool dropout = c->run.attention_dropout > 0;
+
+	return (struct kern_attn_dims){
+		.B = c->run.micro_batch_size,
+		.T = s->seq_length,
+		.H = heads,
+		.G = groups,
+		.D = s->kv_channels,
+		.scale = isnan(s->softmax_scale)
+				 ? 1 / sqrt((double)s->kv_channels)
+				 : s->softmax_scale,
+		.heads = s->num_attention_heads,
+		.head0 = head0,
+		/* Evaluation has no dropout, but the same scratch. */
+		.backend = spec_uses_cudnn(&c->spec) && !dropout
+				   ? KERN_ATTN_CUDNN
+				   : KERN_ATTN_OWN,
+	};
+}
+
+int64_t prog_attn_scratch(const struct config *c,
+			  const struct kern_attn_dims *d)
+{
+	size_t elem = spec_param_bytes(&c->spec);
+
+	return (int64_t)(c->spec.device == DEVICE_CUDA
+				 ? kern_attn_scratch_cuda(d, true, elem)
+				 : kern_attn_scratch(d, elem));
+}
+
+int64_t prog_rope_half(const struct shape *s)
+{
+	if (s->position_embedding_type != POS_ROPE)
+		return 0;
+	return (int64_t)((double)s->kv_channels * s->rotary_percent) / 2;
+}
+
+int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
+{
+	int64_t bytes = elements * (int64_t)spec_param_bytes(&c->spec);
+
+	if (world == 1 || c->spec.device == DEVICE_CUDA)
+		return 0;
+	bytes = bytes < SCRATCH_BYTES ? bytes : SCRATCH_BYTES;
+	return bytes < 64 * world ? 64 * world : bytes;
+}
+
 /* Dims of this rank that every op takes from. */
 static void set_dims(struct build *b)
 {
@@ -229,22 +280,8 @@ static void set_dims(struct build *b)
 		.zero_centered = s->layernorm_zero_centered_gamma,
 		.eps = s->layernorm_epsilon,
 	};
-	*attn = (struct kern_attn_dims){
-		.B = b->B,
-		.T = b->T,
-		.H = b->H,
-		.G = b->G,
-		.D = b->D,
-		.scale = isnan(s->softmax_scale) ? 1 / sqrt((double)b->D)
-						 : s->softmax_scale,
-		.heads = s->num_attention_heads,
-		.head0 = b->H * slice->at.tp,
-		/* Evaluation has no dropout, but the same scratch. */
-		.backend = spec_uses_cudnn(&b->in->config->spec) &&
-					   r->attention_dropout <= 0
-				   ? KERN_ATTN_CUDNN
-				   : KERN_ATTN_OWN,
-	};
+	*attn = prog_attn_dims(b->in->config, b->H, b->G,
+			       b->H * slice->at.tp);
 	b->norm = norm;
 	b->attn = attn;
 }
@@ -293,27 +330,19 @@ static void set_families(struct build *b)
 	p->loss = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
 	p->coef = (struct ref){host_room(p, 8 * m), FAMILY_HOST};
 	p->rope = NO_REF;
+	p->rope_half = prog_rope_half(s);
 	if (s->position_embedding_type == POS_ROPE) {
-		struct buf table;
+		struct buf table = buf_sums(b, FAMILY_ACT,
+					    b->T * p->rope_half * 2);
 
-		p->rope_half = (int64_t)((double)b->D * s->rotary_percent) / 2;
-		table = buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 		p->rope = buf_ref(&table);
 	}
-	b->attn_scratch = buf_bytes(
-		b, FAMILY_ACT,
-		(int64_t)(b->device ? kern_attn_scratch_cuda(b->attn, true,
-							     p->elem)
-				    : kern_attn_scratch(b->attn, p->elem)));
-	b->comm_scratch = NO_BUF;
-	if (b->in->grid->world == 1 || b->device)
-		return;
-	scratch = (rows > slice->elements ? rows : slice->elements) *
-		  (int64_t)p->elem;
-	scratch = scratch < SCRATCH_BYTES ? scratch : SCRATCH_BYTES;
-	if (scratch < 64 * b->in->grid->world)
-		scratch = 64 * b->in->grid->world;
-	b->comm_scratch = buf_bytes(b, FAMILY_COMM, scratch);
+	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
+				    prog_attn_scratch(b->in->config, b->attn));
+	scratch = prog_comm_scratch(
+		b->in->config, b->in->grid->world,
+		rows > slice->elements ? rows : slice->elements);
+	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 
 static int check_served(const struct config *c, struct err *e)

@@ -181,6 +181,32 @@ void prog_state(struct prog *out, const struct slice *s,
 		const struct spec *spec);
 
 /*
+ * Rows of logits that exist at a time, of TOKENS: equal pieces of what keeps
+ * a GPU busy (DEVICE) or a CPU's caches full, where a row has ROW_BYTES.
+ */
+int64_t prog_head_rows(int64_t tokens, int64_t row_bytes, bool device);
+
+/*
+ * Attention of this rank's heads on one micro-batch: HEADS of queries
+ * and GROUPS of keys and values.  HEAD0 is the first one's number.
+ */
+struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
+				     int64_t groups, int64_t head0);
+
+/* Bytes of the scratch of attention, on a GPU or a CPU as C's device is. */
+int64_t prog_attn_scratch(const struct config *c,
+			  const struct kern_attn_dims *d);
+
+/* Pairs of angles in the table of rope, 0 if there is none. */
+int64_t prog_rope_half(const struct shape *s);
+
+/*
+ * Bytes of the CPUs' scratch for reductions of at most ELEMENTS at a time, in a world
+ * of so many.
+ */
+int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements);
+
+/*
  * Bytes of memory that a compute op reads and writes if it touches each of its
  * arrays once (what it accumulates into twice): the floor of its time.
  */

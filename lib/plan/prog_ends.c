@@ -139,17 +139,15 @@ static void head_rows(struct build *b, const struct head_rows *h)
 		->flops = flops;
 }
 
-/* Rows of logits at a time: equal pieces of about HEAD_BYTES. */
-static int64_t rows_at_once(const struct build *b)
+int64_t prog_head_rows(int64_t tokens, int64_t row_bytes, bool device)
 {
-	int64_t row = vocab_rows(b) * (int64_t)b->out->elem;
-	int64_t most = b->device ? HEAD_BYTES_DEVICE : HEAD_BYTES;
-	int64_t rows = most / row, pieces;
+	int64_t most = device ? HEAD_BYTES_DEVICE : HEAD_BYTES;
+	int64_t rows = most / row_bytes, pieces;
 
 	if (rows < 64)
 		rows = 64;
-	pieces = (b->N + rows - 1) / rows;
-	return (b->N + pieces - 1) / pieces;
+	pieces = (tokens + rows - 1) / rows;
+	return (tokens + pieces - 1) / pieces;
 }
 
 /*
@@ -158,7 +156,9 @@ static int64_t rows_at_once(const struct build *b)
  */
 void head_forward(struct build *b, struct stream *s, struct chunk_saved *v)
 {
-	int64_t most = rows_at_once(b), V = vocab_rows(b);
+	int64_t V = vocab_rows(b);
+	int64_t most = prog_head_rows(b->N, V * (int64_t)b->out->elem,
+				      b->device);
 	struct buf y = stream_norm(b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
 				   &v->stat_last);
 	struct head_rows h = {.dy = NO_BUF};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and lists as short texts; private to lib/plan/show*.c. */
+/* Numbers and lists as short texts, for what lib/plan prints and reports. */
 #ifndef PLAN_SHOW_TEXT_H
 #define PLAN_SHOW_TEXT_H
 

@@ -48,18 +48,32 @@ int verdict_read(struct verdict *v, const char *file, const char *const *sets,
 	return verdict_import(v, CONFIG_OWN, file, sets, set_count, a, e);
 }
 
-void verdict_reach(struct verdict *v, int64_t world)
+static const struct config *copy_of(const struct config *c, struct arena *a)
 {
+	struct config *copy = arena_alloc(a, 1, sizeof(*copy));
+
+	*copy = *c;
+	return copy;
+}
+
+void verdict_reach(struct verdict *v, const struct cluster *cl)
+{
+	struct cluster on = *cl;
+	int64_t world;
 	bool runs;
 
-	if (!world && v->format != CONFIG_OWN)
-		world = import_world(v->config, &v->report);
-	v->world = world;
+	cluster_finish(&on);
+	if (!on.world && v->format != CONFIG_OWN)
+		on.world = import_world(v->config, &v->report);
+	v->world = world = on.world;
+	v->loaded = copy_of(v->config, v->report.arena);
 	config_finish(v->config, world, &v->report);
 	v->valid = !report_count(&v->report, ERROR);
 	runs = !config_unserved(v->config, &v->report);
 	if (v->valid && world && shape_is_complete(&v->config->shape))
 		runs = !plan_unserved(v->config, world, &v->report) && runs;
+	cluster_check(&on, v->loaded, v->config, &v->report);
+	v->valid = !report_count(&v->report, ERROR);
 	v->served = v->valid && runs;
 	count(v);
 }

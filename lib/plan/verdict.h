@@ -3,6 +3,7 @@
 #ifndef PLAN_VERDICT_H
 #define PLAN_VERDICT_H
 
+#include "lib/plan/cluster.h"
 #include "lib/plan/config.h"
 
 struct verdict {
@@ -16,6 +17,7 @@ struct verdict {
 	int64_t parameters, padded_vocab_size;
 	char hash[33];
 	int64_t world, dp; /* 0: not known */
+	const struct config *loaded; /* as it was before it was finished */
 };
 
 /*
@@ -30,9 +32,11 @@ int verdict_import(struct verdict *v, enum config_format format,
 		   const char *file, const char *const *sets, int set_count,
 		   struct arena *a, struct err *e);
 
-/* Then judge it for WORLD ranks; the report says what is wrong.  0: not known; for
- * a file that was imported the smallest one that fits. */
-void verdict_reach(struct verdict *v, int64_t world);
+/*
+ * Then judge it for CL; the report says what is wrong.  A world that is not
+ * known is the smallest one that fits for a file that was imported.
+ */
+void verdict_reach(struct verdict *v, const struct cluster *cl);
 
 /* A line per finding and one for the whole. */
 const char *verdict_text(const struct verdict *v, struct arena *a);
