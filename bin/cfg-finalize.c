@@ -16,6 +16,7 @@
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/import.h"
 #include "lib/plan/junit.h"
+#include "lib/plan/seal.h"
 #include "lib/plan/show_checks.h"
 
 struct options {
@@ -26,7 +27,8 @@ struct options {
 	enum config_format format;
 	bool diff; /* the first word of the command line */
 	bool classify, json, force, list_checks, list_settings;
-	const char *output, *output_dir, *junit;
+	const char *output, *output_dir, *junit, *seal;
+	bool gpus; /* the cluster was said in GPUs */
 	struct cli_list sets;
 };
 
@@ -178,6 +180,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "write all finalised files below DIR", 0, 0},
 		{"junit", 0, CLI_STRING, &o->junit, "FILE",
 		 "write a JUnit report: a test case for each input", 0, 0},
+		{"seal", 0, CLI_STRING, &o->seal, "SCRIPT",
+		 "write into a batch script for which job this is", 0, 0},
 		{"force", 0, CLI_FLAG, &o->force, NULL,
 		 "replace files that exist", 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
@@ -239,6 +243,7 @@ static int parse_diff(struct options *o, int argc, char **argv, int *first,
 /* What the job would run on; its memory is one of so many ranks. */
 static int choose_cluster(struct options *o, struct err *e)
 {
+	o->gpus = o->on.gpus_per_node || o->on.gpu_memory || o->gpu;
 	if (cluster_gpu(&o->on, o->gpu, e))
 		return -1;
 	cluster_finish(&o->on);
@@ -319,6 +324,45 @@ static enum code run_diff(const struct options *o, char **argv, struct arena *a)
 	return d.same_shape ? CODE_DONE : CODE_FINDINGS;
 }
 
+/* On GPUs, unless the config says otherwise or nothing says so. */
+static bool on_gpus(const struct options *o, const struct config *c)
+{
+	return c->spec.device == DEVICE_CUDA ||
+	       (c->spec.device == DEVICE_AUTO && o->gpus);
+}
+
+/* Judge one config; a valid one seals the script. */
+static enum code run_seal(const struct options *o, int argc, char **argv,
+			  struct arena *a)
+{
+	bool print = !strcmp(o->seal, "-");
+	const char *seal;
+	struct verdict v;
+	struct err e;
+
+	if (argc != 1) {
+		log_error("--seal takes one config, not %d", argc);
+		return CODE_USAGE;
+	}
+	if (!verdict_import(&v, o->format, argv[0], o->sets.item, o->sets.count,
+			    a, &e))
+		verdict_reach(&v, &o->on);
+	fputs(o->json ? verdict_json(&v, a) : verdict_text(&v, a),
+	      print ? stderr : stdout);
+	if (!v.valid)
+		return verdict_code(&v);
+	if (seal_build(&seal, &v, &o->on, on_gpus(o, v.config), &e) ||
+	    (!print && seal_write(o->seal, seal, a, &e))) {
+		log_error("%s", e.text);
+		return e.code;
+	}
+	if (print)
+		printf("export " SEAL_VARIABLE "='%s'\n", seal);
+	else
+		log_info("%s: " SEAL_PREFIX "%s", o->seal, seal);
+	return CODE_DONE;
+}
+
 /* Sort the settings of every input under the four questions. */
 static enum code run_classify(const struct options *o, int argc, char **argv,
 			      struct arena *a)
@@ -365,6 +409,8 @@ static enum code run(const struct options *o, int argc, char **argv,
 		return CODE_DONE;
 	if (argc && o->classify)
 		return run_classify(o, argc, argv, a);
+	if (argc && o->seal)
+		return run_seal(o, argc, argv, a);
 	if (argc)
 		return validate(o, argc, argv, a);
 	log_error("no INPUT; see --help");

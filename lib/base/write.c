@@ -55,6 +55,14 @@ static int publish(const char *tmp, const char *path, bool force, struct err *e)
 	return -1;
 }
 
+/* A file that is replaced belongs to whom it did, and does what it did. */
+static int keep_rights(int fd, const struct stat *st)
+{
+	if (fchown(fd, st->st_uid, st->st_gid) && errno != EPERM)
+		return -1;
+	return fchmod(fd, st->st_mode & 07777);
+}
+
 int write_file(const char *path, const char *text, bool force, struct arena *a,
 	       struct err *e)
 {
@@ -70,7 +78,8 @@ int write_file(const char *path, const char *text, bool force, struct arena *a,
 	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
-	bad = write_all(fd, text) || fsync(fd);
+	bad = (there && keep_rights(fd, &st)) || write_all(fd, text) ||
+	      fsync(fd);
 	if (close(fd) || bad) {
 		err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
 		unlink(tmp);

@@ -9,7 +9,8 @@
 
 /*
  * PATH holds TEXT, or what it held before; a device or pipe takes the text as
- * it comes.  CODE_USAGE: it is there and FORCE is not; CODE_STORAGE.
+ * it comes.  What is replaced keeps its mode and, if possible, its owner.
+ * CODE_USAGE: it is there and FORCE is not; CODE_STORAGE.
  */
 int write_file(const char *path, const char *text, bool force, struct arena *a,
 	       struct err *e);
