@@ -29,7 +29,7 @@ struct options {
 	bool classify, json, force, list_checks, list_settings;
 	const char *output, *output_dir, *junit, *seal;
 	bool gpus; /* the cluster was said in GPUs */
-	struct cli_list sets;
+	struct cli_list sets, explain;
 };
 
 /* Where outcomes go. */
@@ -188,6 +188,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "as if the file said so: place.x=2", 0, 0},
 		{"classify", 0, CLI_FLAG, &o->classify, NULL,
 		 "sort the given settings: shape, spec, place, run", 0, 0},
+		{"explain", 0, CLI_LIST, &o->explain, "ID",
+		 "why a check is there, and a way out", 0, 0},
 		{"list-checks", 0, CLI_FLAG, &o->list_checks, NULL,
 		 "print every check and exit", 0, 0},
 		{"list-settings", 0, CLI_FLAG, &o->list_settings, NULL,
@@ -292,6 +294,22 @@ static void set_vocab(struct options *o, struct arena *a)
 	item[count] = arena_printf(a, "shape.vocab_size=%" PRId64, o->vocab);
 	o->sets.item = item;
 	o->sets.count++;
+}
+
+static enum code run_explain(const struct options *o, struct arena *a)
+{
+	enum code code = CODE_DONE;
+	struct err e;
+
+	for (int i = 0; i < o->explain.count; i++) {
+		if (i && code == CODE_DONE)
+			putchar('\n');
+		if (show_check(stdout, o->explain.item[i], a, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		}
+	}
+	return code;
 }
 
 static int read_side(const struct options *o, const char *file,
@@ -401,6 +419,8 @@ static enum code run(const struct options *o, int argc, char **argv,
 {
 	if (o->diff)
 		return run_diff(o, argv, a);
+	if (o->explain.count)
+		return run_explain(o, a);
 	if (o->list_checks)
 		show_checks(stdout);
 	if (o->list_settings)

@@ -175,6 +175,11 @@ void conf_suggest_name(struct conf *c, const char *name)
 	}
 }
 
+bool conf_is_near(const char *name, const char *other)
+{
+	return distance(name, other) <= tolerance(name);
+}
+
 void conf_suggest_choice(struct report *r, const char *name,
 			 const char *const *names)
 {
