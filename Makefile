@@ -71,7 +71,7 @@ ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpth
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench bench-gpu check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
+.PHONY: all help deps demo bench bench-gpu check check-long lint man install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -226,13 +226,16 @@ bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
 	$(Q)PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/gpu-train.sh
 
 lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
-lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r slurm test .ci --include='*' 2>/dev/null)
+lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r bin slurm test .ci --include='*' 2>/dev/null)
 lint: ## formatting, static analysis, shell scripts
 	$(Q)slurm/deps --lint
 	$(Q)clang-format --dry-run -Werror $(lint_c)
 	$(Q)shellcheck -x $(lint_sh)
 	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability \
 		--suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DREAL=float -j2 $(filter %.c,$(lint_c))
+
+man: all ## renew the table of checks in the man page
+	$(Q)$(BUILD)/bin/cfg-finalize --list-checks | bin/man-checks bin/cfg-finalize.1
 
 install: all ## install under PREFIX (DESTDIR for packaging)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/trisect

@@ -9,46 +9,66 @@
 ids=$(cfg-finalize --list-checks | cut -d' ' -f1)
 cfg-finalize --list-settings | grep -oE '^[a-z]+\.[a-z0-9_]+$' >"$T/settings"
 
-# part LABEL: what $out says behind it, in one line
-part() {
-	perl -ne 'BEGIN { $want = shift } /^  (\S.{8}\S? *|.{10})(.*)/ or next;
-		($l, $t) = ($1, $2); $l =~ s/ +$//; $on = $l eq $want if $l ne "";
-		push @t, $t if $on; END { print "@t" }' "$1" <<<"$out"
+# What is wrong with what --explain says of them, "ID: what" a line.
+cat >"$T/judge.pl" <<'END'
+my ($settings, $list) = @ARGV;
+my %setting = map { chomp; $_ => 1 } do { open my $f, $settings; <$f> };
+my %check;
+for (do { open my $f, $list; <$f> }) {
+	/^(\S+) +(\w+) +(.*)/ and $check{$1} = [$2, $3];
 }
 
-# not_in FILE TEXT: the assignments of TEXT that FILE does not have
-not_in() {
-	perl -e '($file, $text) = @ARGV;
-		open F, $file; local $/; $all = <F>; $all =~ s/^#.*\n//mg;
-		$text =~ s/\(([^()]*[^()0-9.\s,"ab][^()]*)\)//g;
-		for (split /;/, $text) {
-			s/^\s+|\s+$//g;
-			next unless /^[a-z0-9_]+ = \S.*$/;
-			print "$_; " unless $all =~ /^\s*\Q$_\E;/m;
-		}' "$1" "$2"
+# The assignments of TEXT that FILE does not have.
+sub not_in {
+	my ($file, $text) = @_;
+	my $all = do { local $/; open my $f, $file; <$f> };
+	$all =~ s/^#.*\n//mg;
+	$text =~ s/\(([^()]*[^()0-9.\s,"ab][^()]*)\)//g;
+	return grep { /^[a-z0-9_]+ = \S.*$/ && $all !~ /^\s*\Q$_\E;/m }
+		map { s/^\s+|\s+$//gr } split /;/, $text;
 }
 
+local $/ = "";
+while (my $all = <STDIN>) {
+	my ($first, @lines) = split /\n/, $all;
+	my ($id, $severity) = split /, /, $first;
+	my (%part, $label);
+	my $wrong = sub { print "$id: @_\n" };
+	for (@lines) {
+		/^  (.{10})(.*)/ or $wrong->("strange line '$_'");
+		my ($l, $t) = ($1, $2);
+		$l =~ s/ +$//;
+		$label = $l if $l;
+		push @{$part{$label}}, $t;
+	}
+	$_ = join " ", @$_ for values %part;
+	$wrong->("severity $severity") if $severity ne $check{$id}[0];
+	$wrong->("another rule") if $part{demands} ne $check{$id}[1];
+	$wrong->("why: '$part{why}'") if $part{why} !~ /^.{20,600}[.)]$/;
+	for ("fired by", "way out") { $wrong->("nothing is $_") unless $part{$_} }
+	for (split ' ', $part{settings}) { $wrong->("$_ is no setting") unless $setting{$_} }
+	next if $id =~ /^(conf|import)-/;
+	$wrong->("not in its bad file: $_") for not_in("test/data/bad/$id.cfg", $part{"fired by"});
+	$wrong->("not in its good file: $_") for not_in("test/data/good/$id.cfg", $part{"way out"});
+}
+END
+cfg-finalize --list-checks >"$T/checks"
+mapfile -t explain <<<"$ids"
+cfg-finalize "${explain[@]/#/--explain=}" >"$T/all"
+is "--explain says something of every check" "$(grep -cE '^[a-z]' "$T/all")" "$(wc -l <<<"$ids")"
+perl "$T/judge.pl" "$T/settings" "$T/checks" <"$T/all" >"$T/wrong"
 for id in $ids; do
-	run cfg-finalize --explain "$id"
-	is "$id: exit code" $rc 0
-	like "$id: its severity" "$(head -n1 <<<"$out")" "^$id, (error|warning|note)$"
-	is "$id: its rule" "$(part demands)" \
-		"$(cfg-finalize --list-checks | sed -n "s/^$id  *[a-z]*  *//p")"
-	like "$id: why" "$(part why)" '^.{20,600}[.)]$'
-	like "$id: an example" "$(part 'fired by')" .
-	like "$id: a way out" "$(part 'way out')" .
-	is "$id: its settings are settings" \
-		"$(part settings | tr ' ' '\n' | sed '/^$/d' | grep -vxFf "$T/settings")" ""
-	[[ $id == conf-* || $id == import-* ]] && continue
-	is "$id: the example is in test/data/bad" \
-		"$(not_in "test/data/bad/$id.cfg" "$(part 'fired by')")" ""
-	is "$id: the way out is in test/data/good" \
-		"$(not_in "test/data/good/$id.cfg" "$(part 'way out')")" ""
+	is "$id: severity, rule, settings, example and way out are true" \
+		"$(grep "^$id: " "$T/wrong")" ""
 done
 is "no line is longer than 80 columns" \
-	"$(for id in $ids; do cfg-finalize --explain "$id"; done | grep -E '^.{81}')" ""
+	"$(grep -E '^.{81}' "$T/all")" ""
 is "no text without a check" "$(sed -n 's/^{"\([a-z-]*\)",.*/\1/p' lib/plan/check_text.c |
 	sort | xargs)" "$(sort <<<"$ids" | xargs)"
+
+is "the man page's table is that of --list-checks (make man)" \
+	"$(sed -n '/^\.\\" >>> checks/,/^\.\\" <<< checks/p' bin/cfg-finalize.1 | sed '1d;$d')" \
+	"$(cfg-finalize --list-checks | bin/man-checks)"
 
 # unknown ones
 run cfg-finalize --explain place-haeds
