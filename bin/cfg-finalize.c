@@ -19,6 +19,7 @@
 #include "lib/plan/check.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/inputs.h"
+#include "lib/plan/show_suggest.h"
 #include "lib/plan/verdict.h"
 
 /* A worker takes so much of the address space: its stack, its arena. */
@@ -30,7 +31,7 @@ struct options {
 	const char *gpu;
 	const char *from;
 	enum config_format format;
-	bool json, force, list_checks, list_settings;
+	bool suggest, json, force, list_checks, list_settings;
 	const char *output, *output_dir;
 	struct cli_list sets;
 };
@@ -428,6 +429,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "translate the inputs from: megatron, hf", 0, 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
 		 "as --set shape.vocab_size=N", 1, INT32_MAX},
+		{"suggest", 0, CLI_FLAG, &o->suggest, NULL,
+		 "propose placements of one INPUT for --world", 0, 0},
 		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
 		{"jobs", 'j', CLI_INT, &o->jobs, "N",
@@ -503,6 +506,26 @@ static void set_vocab(struct options *o, struct arena *a)
 	o->sets.count++;
 }
 
+/* Propose placements of the one input; none is a finding. */
+static enum code suggest(const struct options *o, int argc, char **argv,
+			 struct arena *a)
+{
+	struct suggest s;
+	struct err e;
+
+	if (argc != 1)
+		err_set(&e, CODE_USAGE, "--suggest takes one INPUT, not %d",
+			argc);
+	else if (!suggest_load(&s, argv[0], o->format, &o->on, o->sets.item,
+			       o->sets.count, a, &e)) {
+		(o->json ? show_suggest_json : show_suggest)(stdout, &s,
+							     argv[0], a);
+		return s.rows ? CODE_DONE : CODE_FINDINGS;
+	}
+	log_error("%s", e.text);
+	return e.code;
+}
+
 static enum code run(const struct options *o, int argc, char **argv,
 		     struct arena *a)
 {
@@ -512,6 +535,8 @@ static enum code run(const struct options *o, int argc, char **argv,
 		print_settings(a);
 	if (o->list_checks || o->list_settings)
 		return CODE_DONE;
+	if (o->suggest)
+		return suggest(o, argc, argv, a);
 	if (argc)
 		return validate(o, argc, argv, a);
 	log_error("no INPUT; see --help");

@@ -187,7 +187,8 @@ static int make(struct making *b, struct err *e)
 	double finish = 0;
 
 	machine_build(&b->machine, b->cl, &b->grid);
-	estimator_build(&b->s, b->c, &b->machine, b->a);
+	estimator_open(&b->s, &b->c->shape, b->a);
+	estimator_build(&b->s, b->c, &b->machine);
 	b->pipe = (struct pipeline){
 		.pp = b->stages.pp,
 		.vp = b->stages.vp,

@@ -42,9 +42,16 @@ struct stage_cost {
 	double arrays;
 };
 
-/* C is finalised but for how its pipeline is cut, M fits it. */
+/* Room for the layers of S; then any number of estimator_build. */
+void estimator_open(struct estimator *out, const struct shape *s,
+		    struct arena *a);
+
+/*
+ * C is finalised but for how its pipeline is cut, M fits it.  Both outlive
+ * OUT.
+ */
 void estimator_build(struct estimator *out, const struct config *c,
-		     const struct machine *m, struct arena *a);
+		     const struct machine *m);
 
 /* Stage ST of PP with the recompute of P. */
 void estimator_stage(const struct estimator *s, const struct place *p,
