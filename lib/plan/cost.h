@@ -28,9 +28,12 @@ struct machine {
 void machine_build(struct machine *m, const struct cluster *cl,
 		   const struct grid *g);
 
-/* Seconds of one product, rows x out of in, in ELEM bytes or fp8 (LOW). */
+/*
+ * Seconds of one product, rows x out of in, in ELEM bytes or fp8 (LOW); for
+ * an output it moves RESULT bytes.
+ */
 double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
-		 double elem, bool low);
+		 double elem, double result, bool low);
 
 /* Seconds of a pass over BYTES of memory at RATE of its bandwidth. */
 double cost_bytes(const struct gpu *gpu, double bytes, double rate);

@@ -235,10 +235,10 @@ double estimate_finish(const struct estimator *s, const struct grid *g,
 	    reduce_seconds(s, params[CLASS_EXPERT], GROUP_EDP) +
 	    embedding_seconds(s, g);
 	/* AdamW: gradient, moments, master copy, parameters. */
-	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.6);
-	t += cost_bytes(gpu, own * sum, 0.25);
-	t += cost_bytes(gpu, all * sum, 0.8);
-	t += arrays * 2 * 4e-6;
+	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.75) + arrays * 5e-6;
+	/* Squares for the norm, zeros for the next step. */
+	t += cost_bytes(gpu, own * sum, 0.73) + arrays * 7.5e-6;
+	t += cost_bytes(gpu, all * sum, 0.93);
 	return t + cost_comm(s->machine, PROG_SUM,
 			     s->machine->span[GROUP_WORLD], 32);
 }

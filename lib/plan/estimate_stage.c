@@ -77,7 +77,7 @@ static void fold(struct total *out, const struct works *w,
 		out->keep += x->keep;
 		out->again_keep += again ? x->part : 0;
 		out->params[x->cls] += x->params;
-		out->arrays += x->params > 0;
+		out->arrays += x->arrays;
 		if (grad && x->grad > *grad)
 			*grad = x->grad;
 	}

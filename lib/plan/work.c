@@ -10,7 +10,7 @@
  * Shares of the bandwidth that our kernels reach inside of a step on an H200
  * (test/bench/NOTES.md).
  */
-static const double norm_rate[2] = {0.66, 0.33};
+static const double norm_rate[2] = {0.65, 0.28}, narrow_rate = 0.41;
 static const double loss_rate = 0.76;
 
 void work_dims(struct work_dims *d, const struct config *c)
@@ -62,8 +62,9 @@ struct work *work_gemm(struct works *w, const struct work_dims *d,
 	x->keep = keep ? rows * out * d->elem : 0;
 	x->grad = rows * out * d->elem;
 	x->params = out * in + (bias ? out : 0);
+	x->arrays = 1 + bias;
 	if (bias)
-		work_bytes(w, modules, 0, rows * out * d->elem, 0.65)
+		work_bytes(w, modules, 0, rows * out * d->elem, 0.62)
 			->ops[0] = 0;
 	return x;
 }
@@ -94,10 +95,11 @@ void work_norm(struct works *w, const struct work_dims *d, unsigned modules,
 				    4 * all * d->elem, 0);
 
 	x->rate[0] = norm_rate[0];
-	x->rate[1] = norm_rate[1];
+	x->rate[1] = width < 1024 ? narrow_rate : norm_rate[1];
 	x->part = all * d->input;
 	x->keep = all * d->elem + x->part + 2 * rows * d->sum;
 	x->params = norm_params(d, width);
+	x->arrays = x->params > width ? 2 : 1;
 }
 
 void work_inner_norm(struct works *w, const struct work_dims *d,
@@ -203,6 +205,7 @@ void works_embedding(struct works *w, const struct work_dims *d)
 	w->count = 0;
 	x = work_bytes(w, 0, 2 * all, all + 2 * d->N * d->C * d->sum, 0.5);
 	x->params = vocab_rows(d) * d->C;
+	x->arrays = 1;
 	if (d->tp > 1)
 		work_comm(w, d->sp ? PROG_REDUCE_SCATTER : PROG_SUM, GROUP_TP,
 			  d->sp ? mine : all, 1, 0);
@@ -226,6 +229,7 @@ void works_head(struct works *w, const struct work_dims *d, bool own)
 	work_gather(w, d);
 	x = work_gemm(w, &high, 0, d->N, v, d->C, false, false);
 	x->params = own ? x->params : 0;
+	x->arrays = own;
 	x->at_once = true;
 	x->grad = 0;
 	work_reduce(w, d);

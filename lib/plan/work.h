@@ -41,7 +41,8 @@ struct work {
 	enum work_kind kind;
 	unsigned modules; /* that it belongs to */
 	/* GEMM: COUNT products, rows x out of in; gradients are two more.
-	 * ATTN: IN is a head's width, ROWS the tokens that each sees */
+	 * ATTN: IN is a head's width, ROWS the tokens that each sees, COUNT
+	 * the query heads of a key */
 	double count, rows, out, in;
 	bool at_once;	 /* its gradients are computed in the forward slot */
 	double flops[2]; /* forward, backward */
@@ -54,6 +55,7 @@ struct work {
 	double part;	 /* of them, that its module computes again */
 	double grad;	 /* bytes of the gradient of what it makes */
 	double params;	 /* elements on this rank */
+	int arrays;	 /* that they lie in */
 	enum weight_class cls;
 };
 

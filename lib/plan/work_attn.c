@@ -65,6 +65,7 @@ static void add_softmax(struct works *w, const struct work_dims *d,
 	x->in = h->qk > h->v ? h->qk : h->v;
 	/* Each step of a ring sees its part of them. */
 	x->rows = 2 * context(d, layer) / d->cp;
+	x->count = h->H / h->G;
 	x->flops[0] = 2 * pairs * (h->qk + h->v);
 	x->flops[1] = 2 * pairs * (3 * h->qk + 2 * h->v);
 	x->bytes[0] = in + out;

@@ -2,7 +2,7 @@
 /* The mlp half of a layer: dense, a mixture of experts, or none. */
 #include "lib/plan/work_rule.h"
 
-static const double act_rate = 0.8;
+static const double act_rate = 0.85;
 
 /* One mlp, or COUNT experts: TOKENS each of IN elements through WIDTH. */
 struct mlp {
