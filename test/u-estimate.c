@@ -21,8 +21,8 @@ static double off(double a, double b)
 static double act_most;
 static int planned;
 
-static void compare_bytes(const struct plan_case *x, int pp,
-			  const int64_t *got, const int64_t *want)
+static void compare_bytes(const struct plan_case *x, int pp, const int64_t *got,
+			  const int64_t *want)
 {
 	for (int f = 0; f < FAMILIES; f++)
 		if (off((double)got[f], (double)want[f]) >
@@ -78,8 +78,7 @@ static void test_planned(void **state)
 
 	(void)state;
 	act_most = 0.1;
-	cases = plan_grid(8,
-			  "run.micro_batch_size=2 run.global_batch_size=48",
+	cases = plan_grid(8, "run.micro_batch_size=2 run.global_batch_size=48",
 			  visit_planned);
 	assert_int_equal(cases, planned);
 	assert_true(planned > 400);
@@ -184,8 +183,9 @@ static void count_one(enum config_format format, const char *file,
 	for (int i = 0; i < CLASSES; i++)
 		n += cost.params[i];
 	if ((int64_t)n != shape_parameters(&c.shape))
-		fail_msg("%s %s: works have %.0f parameters, the model %" PRId64,
-			 file, sets, n, shape_parameters(&c.shape));
+		fail_msg(
+			"%s %s: works have %.0f parameters, the model %" PRId64,
+			file, sets, n, shape_parameters(&c.shape));
 	arena_close(&a);
 }
 
@@ -193,8 +193,8 @@ static void count_one(enum config_format format, const char *file,
 static void test_parameters(void **state)
 {
 	static const char *const hf[] = {
-		"gpt2",	      "llama-3-70b",	 "mixtral-8x7b",
-		"qwen2-7b",   "qwen3-30b-a3b",	 "qwen1.5-moe-a2.7b",
+		"gpt2",	      "llama-3-70b",	  "mixtral-8x7b",
+		"qwen2-7b",   "qwen3-30b-a3b",	  "qwen1.5-moe-a2.7b",
 		"qwen3-8b",   "deepseek-v2-lite", "deepseek-v3",
 		"mistral-7b", "nemotron-nas",
 	};

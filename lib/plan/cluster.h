@@ -16,8 +16,9 @@ struct report;
 struct cluster {
 	int64_t world; /* ranks, one on a GPU */
 	int64_t nodes, gpus_per_node;
-	int64_t gpu_memory;    /* bytes of one GPU */
-	const struct gpu *gpu; /* whose times are predicted; NULL: gpu.h's first */
+	int64_t gpu_memory; /* bytes of one GPU */
+	const struct gpu
+		*gpu; /* whose times are predicted; NULL: gpu.h's first */
 };
 
 /* GPUs of a node where nobody said how many. */

@@ -39,8 +39,7 @@ double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
 double cost_bytes(const struct gpu *gpu, double bytes, double rate);
 
 /* Seconds of COMM over S: SIZE as work.h's, bytes given or got. */
-double cost_comm(const struct machine *m, int comm, struct span s,
-		 double size);
+double cost_comm(const struct machine *m, int comm, struct span s, double size);
 
 /* Seconds of the forward or backward slot's part of W, all of its count. */
 double cost_work(const struct machine *m, const struct work *w,

@@ -107,8 +107,8 @@ int64_t estimate_host(const struct estimator *s, int m)
 	int64_t ids = (4 * m * (int64_t)s->dims.N + 63) / 64 * 64;
 	int64_t sums = (8 * (int64_t)m + 63) / 64 * 64;
 
-	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 +
-	       2 * ids + 2 * sums;
+	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 + 2 * ids +
+	       2 * sums;
 }
 
 /* Bytes of a state whose type is DTYPE, an index behind fp32. */
@@ -165,11 +165,13 @@ void estimate_state(const struct config *c, double elements, double own,
 
 	if (c->place.optimizer_cpu_offload)
 		optim *= 1 - c->place.optimizer_offload_fraction;
-	bytes[FAMILY_PARAM] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS_PARAMS ? own : elements) *
-		param_bytes(&c->spec));
-	bytes[FAMILY_GRAD] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS ? own : elements) * grad);
+	bytes[FAMILY_PARAM] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS_PARAMS ? own
+								: elements) *
+			  param_bytes(&c->spec));
+	bytes[FAMILY_GRAD] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS ? own : elements) *
+			  grad);
 	bytes[FAMILY_OPTIM] = (int64_t)optim;
 }
 
@@ -179,8 +181,8 @@ double estimate_own(const struct config *c, const struct grid *g,
 	double instances = 1;
 
 	if (IS_SET(c->place.num_distributed_optimizer_instances))
-		instances = (double)
-			c->place.num_distributed_optimizer_instances;
+		instances =
+			(double)c->place.num_distributed_optimizer_instances;
 	return instances * (params[CLASS_DENSE] / (g->dp * g->cp) +
 			    params[CLASS_EXPERT] / g->edp);
 }
@@ -207,8 +209,7 @@ static double reduce_seconds(const struct estimator *s, double params,
 }
 
 /* The copies of a tied embedding at both ends of a pipeline. */
-static double embedding_seconds(const struct estimator *s,
-				const struct grid *g)
+static double embedding_seconds(const struct estimator *s, const struct grid *g)
 {
 	struct span ends = s->machine->span[GROUP_PP];
 

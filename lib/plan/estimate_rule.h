@@ -15,7 +15,8 @@
 struct total {
 	double flops[2], time[2]; /* of the forward and the backward slot */
 	double keep;		  /* bytes that wait for the backward */
-	double again, again_keep; /* of the modules computed again: seconds, bytes */
+	double again,
+		again_keep; /* of the modules computed again: seconds, bytes */
 	double params[CLASSES];
 	double arrays; /* of parameters */
 };
@@ -28,8 +29,8 @@ struct estimator {
 	struct total *before;
 	int64_t layers; /* num_layers, + 1 with MTP */
 	struct total embedding, head;
-	double grad;   /* bytes of the largest gradient in a layer */
-	double stream; /* bytes of a residual stream */
+	double grad;		 /* bytes of the largest gradient in a layer */
+	double stream;		 /* bytes of a residual stream */
 	double largest[CLASSES]; /* parameters of the largest layer */
 };
 
@@ -88,8 +89,8 @@ double estimate_finish(const struct estimator *s, const struct grid *g,
 double estimate_message(const struct estimator *s);
 
 /*
- * A bound from below of a step's pipeline that is close to what
- * sched_simulate finds: the busiest rank's work, and the way to it and back.
+ * What sched_simulate finds for a step's pipeline, about: one cycle for each
+ * micro-batch, and the way of the first.
  */
 double estimate_pipeline(const struct pipeline *p,
 			 const struct stage_cost *cost, double message);

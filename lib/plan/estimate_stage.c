@@ -110,8 +110,8 @@ void estimator_open(struct estimator *out, const struct shape *s,
 	*out = (struct estimator){
 		.layers = s->num_layers + (s->mtp_num_layers > 0),
 	};
-	out->before = arena_alloc(a, (size_t)out->layers + 1,
-				  sizeof(*out->before));
+	out->before =
+		arena_alloc(a, (size_t)out->layers + 1, sizeof(*out->before));
 }
 
 void estimator_build(struct estimator *out, const struct config *c,
@@ -152,9 +152,8 @@ static void compute_again(const struct estimator *s, const struct place *p,
 			  int64_t unit)
 {
 	double units = ceil((double)n / (double)unit);
-	double entry = s->stream / (p->distribute_saved_activations
-					    ? s->dims.tp
-					    : 1);
+	double entry =
+		s->stream / (p->distribute_saved_activations ? s->dims.tp : 1);
 	double all = x->keep / (double)n;
 
 	if (!n)
@@ -174,8 +173,7 @@ static void offload(const struct place *p, struct total *x, int64_t n)
 		return;
 	away = away < n ? away : n;
 	/* Two layers are on their way. */
-	x->keep -= x->keep / (double)n *
-		   (double)(away > 2 ? away - 2 : 0);
+	x->keep -= x->keep / (double)n * (double)(away > 2 ? away - 2 : 0);
 }
 
 static void add_layers_of(const struct estimator *s, const struct place *p,
@@ -218,15 +216,14 @@ static double head_extra(const struct estimator *s)
 static void add_mtp(const struct estimator *s, const struct place *p,
 		    int64_t depths, struct stage_cost *out)
 {
-	int64_t physical = s->dims.config->shape.mtp_use_repeated_layer
-				   ? 1
-				   : depths;
+	int64_t physical =
+		s->dims.config->shape.mtp_use_repeated_layer ? 1 : depths;
 	struct total head = s->head;
 
 	head.params[CLASS_DENSE] = 0;
 	for (int64_t n = 0; n < depths; n++) {
-		struct stage_cost one = {.extra = {out->extra[0],
-						   out->extra[1]}};
+		struct stage_cost one = {
+			.extra = {out->extra[0], out->extra[1]}};
 
 		add_layers_of(s, p, s->layers - 1, 1, &one);
 		if (n >= physical)
@@ -280,8 +277,8 @@ void estimator_stage(const struct estimator *s, const struct place *p,
 	out->extra[1] += s->stream + (st->num_layers ? s->grad : 0);
 	out->extra[0] = s->stream + (s->dims.sp && st->embedding ? all : 0);
 	if (st->num_layers)
-		out->extra[0] = fmax(2 * s->stream,
-				     all + (s->dims.sp ? s->stream : 0));
+		out->extra[0] =
+			fmax(2 * s->stream, all + (s->dims.sp ? s->stream : 0));
 	if (st->embedding)
 		stage_add(out, &s->embedding);
 	if (st->mtp_layers)

@@ -44,6 +44,13 @@ static void put_row(FILE *f, const char *name, const struct suggestion *r,
 		r->planned ? "yes" : "no");
 }
 
+static void put_given(FILE *f, const struct suggest *s, struct arena *a)
+{
+	put_row(f, "given", &s->given, a);
+	if (!s->given_fits)
+		fputs("       (does not fit)\n", f);
+}
+
 /* A word as a shell reads it back. */
 static const char *shell_word(const char *text, struct arena *a)
 {
@@ -74,10 +81,10 @@ static const char *where_text(const struct suggest *s, struct arena *a)
 {
 	const struct cluster *on = &s->on;
 
-	return arena_printf(a, "%" PRId64 " ranks in nodes of %" PRId64
-			       ", GPU %s with %s",
-			    on->world, on->gpus_per_node, on->gpu->name,
-			    word_bytes(on->gpu_memory).s);
+	return arena_printf(
+		a, "%" PRId64 " ranks in nodes of %" PRId64 ", GPU %s with %s",
+		on->world, on->gpus_per_node, on->gpu->name,
+		word_bytes(on->gpu_memory).s);
 }
 
 static void put_none(FILE *f, const struct suggest *s, struct arena *a)
@@ -96,7 +103,7 @@ static void put_none(FILE *f, const struct suggest *s, struct arena *a)
 		fprintf(f,
 			"none fits: the nearest, tp %d pp %d vp %d cp %d ep %d "
 			"etp %d dp %d with micro-batches of %" PRId64
-			" and recompute of %s, needs %s of the %s that a plan "
+			" and recompute %s, needs %s of the %s that a plan "
 			"may fill (92%%)\n",
 			p->tp, p->pp, p->vp, p->cp, p->ep, p->etp, p->dp,
 			p->micro, again_text(p, a), word_bytes(s->nearest).s,
@@ -123,12 +130,13 @@ void show_suggest(FILE *f, const struct suggest *s, const char *file,
 	fputs("\n    #  tp  sp  pp  vp  cp  ep etp    dp micro  recompute  "
 	      "zero  memory       step       tok/s    MFU bubble  served\n",
 	      f);
-	for (int i = 0; i < s->rows; i++)
+	for (int i = 0; i < s->rows; i++) {
+		if (i == s->best)
+			fputs("  the best that train-worker runs:\n", f);
 		put_row(f, arena_printf(a, "%d", i + 1), &s->row[i], a);
+	}
 	if (s->has_given)
-		put_row(f, s->given_fits ? "given" : "(given", &s->given, a);
-	if (s->has_given && !s->given_fits)
-		fputs("(given: does not fit)\n", f);
+		put_given(f, s, a);
 	fputc('\n', f);
 	for (int i = 0; i < s->rows; i++)
 		put_sets(f, i + 1, &s->row[i], a);
@@ -162,18 +170,16 @@ void show_suggest_json(FILE *f, const struct suggest *s, const char *file,
 
 	for (int i = 0; i < s->rows; i++)
 		json_array_append_new(rows, json_row(&s->row[i], a));
-	out = json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:s,s:o,s:o,s:o}", "file",
-			file, "world", (json_int_t)s->on.world,
-			"gpus_per_node", (json_int_t)s->on.gpus_per_node, "gpu",
-			s->on.gpu->name, "gpu_memory_bytes",
-			(json_int_t)s->on.gpu_memory, "looked_at",
-			(json_int_t)s->looked_at, "hints", s->hints,
-			"placements", rows, "given",
-			s->has_given ? json_row(&s->given, a) : json_null(),
-			"nearest_bytes",
-			s->rows || !s->nearest
-				? json_null()
-				: json_integer((json_int_t)s->nearest));
+	out = json_pack(
+		"{s:s,s:I,s:I,s:s,s:I,s:I,s:s,s:o,s:o,s:o}", "file", file,
+		"world", (json_int_t)s->on.world, "gpus_per_node",
+		(json_int_t)s->on.gpus_per_node, "gpu", s->on.gpu->name,
+		"gpu_memory_bytes", (json_int_t)s->on.gpu_memory, "looked_at",
+		(json_int_t)s->looked_at, "hints", s->hints, "placements", rows,
+		"given", s->has_given ? json_row(&s->given, a) : json_null(),
+		"nearest_bytes",
+		s->rows || !s->nearest ? json_null()
+				       : json_integer((json_int_t)s->nearest));
 	text = out ? json_dumps(out, JSON_COMPACT) : NULL;
 	json_decref(out);
 	if (!text)

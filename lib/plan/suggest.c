@@ -35,8 +35,8 @@ static struct config *one_rank(const struct config *loaded, struct arena *a,
 			"shares it out (--set run.global_batch_size=N)");
 		return NULL;
 	}
-	placement_config(c, loaded, set,
-			 placement_sets(&alone, loaded, set, a), 1, &r);
+	placement_config(c, loaded, set, placement_sets(&alone, loaded, set, a),
+			 1, &r);
 	for (size_t i = 0; i < r.count; i++)
 		if (r.list[i].severity == ERROR &&
 		    strncmp(r.list[i].path, "place.", 6)) {
@@ -48,24 +48,29 @@ static struct config *one_rank(const struct config *loaded, struct arena *a,
 	return c;
 }
 
-/* The exact numbers of C, which is valid, into ROW; false if it is too big. */
+/*
+ * The numbers of C, which is valid, into ROW; false if it takes MOST seconds
+ * or more, or is too big.
+ */
 static bool measure(struct suggestion *row, const struct config *c,
-		    const struct cluster *on, struct arena *a)
+		    const struct cluster *on, double most, struct arena *a)
 {
 	int64_t family[FAMILIES];
 	struct estimate t;
 	struct err e;
 	int pp;
 
-	row->memory = cluster_memory(on, c, family, &pp, &row->planned, &e);
-	if (row->memory < 0 || estimate_build(&t, c, on, a, &e))
+	if (estimate_build(&t, c, on, a, &e))
 		return false;
 	row->step = t.step;
 	row->bubble = t.bubble;
 	row->tokens_per_second = t.tokens_per_second;
 	row->flops_share = t.flops_share;
-	return (double)row->memory <=
-	       CLUSTER_SHARE * (double)on->gpu_memory;
+	if (row->step >= most)
+		return false;
+	row->memory = cluster_memory(on, c, family, &pp, &row->planned, &e);
+	return row->memory >= 0 &&
+	       (double)row->memory <= CLUSTER_SHARE * (double)on->gpu_memory;
 }
 
 /* The layout of a balanced cut, which only its estimator knows. */
@@ -73,9 +78,8 @@ static void add_layout(struct placement *p, const struct config *base,
 		       const struct cluster *on, struct arena *a)
 {
 	struct config *c = arena_alloc(a, 1, sizeof(*c));
-	struct stages st = {.stage = arena_alloc(
-				    a, (size_t)(p->pp * p->vp),
-				    sizeof(*st.stage))};
+	struct stages st = {.stage = arena_alloc(a, (size_t)(p->pp * p->vp),
+						 sizeof(*st.stage))};
 	struct estimator s;
 	struct machine m;
 	struct grid g;
@@ -98,21 +102,45 @@ static void add_layout(struct placement *p, const struct config *base,
 	p->layout = cut_layout_text(&st, a);
 }
 
-/* X as a row of OUT, if it passes every check and really fits. */
-static void try_row(struct suggest *out, const struct candidate *x,
-		    const struct config *base, struct arena *a)
+/* Rows that are being chosen. */
+struct rows {
+	struct suggestion *list;
+	int count, most;
+};
+
+/* Its place among the rows: that of one alike, or behind the last. */
+static int row_of(const struct rows *rows, const struct placement *p)
+{
+	int at = 0;
+
+	while (at < rows->count && !placement_alike(&rows->list[at].place, p))
+		at++;
+	return at;
+}
+
+/* What a row at AT has to be faster than. */
+static double most_seconds(const struct rows *rows, int at)
+{
+	if (at < rows->count)
+		return rows->list[at].step;
+	return rows->count < rows->most ? INFINITY
+					: rows->list[rows->most - 1].step;
+}
+
+/* X as a row, if it passes every check and really fits. */
+static void try_row(struct suggest *out, struct rows *rows,
+		    const struct candidate *x, const struct config *base,
+		    struct arena *a)
 {
 	struct suggestion row = {.place = x->place};
+	int at = row_of(rows, &x->place);
 	struct arena scratch = {0};
 	struct report r = {.arena = &scratch};
 	struct config *c;
 	struct err e;
-	int at;
 
-	for (int i = 0; i < out->rows; i++)
-		if (placement_alike(&out->row[i].place, &x->place) &&
-		    out->row[i].step <= x->step)
-			return;
+	if (at < rows->count && rows->list[at].step * SUGGEST_CLOSE <= x->step)
+		return;
 	if (arena_open(&scratch, &e))
 		arena_exhausted();
 	add_layout(&row.place, base, &out->on, a);
@@ -122,18 +150,12 @@ static void try_row(struct suggest *out, const struct candidate *x,
 	if (report_count(&r, ERROR)) {
 		for (size_t i = 0; i < r.count && !out->refused; i++)
 			if (r.list[i].severity == ERROR)
-				out->refused = arena_strdup(
-					a, r.list[i].message);
-	} else if (measure(&row, c, &out->on, &scratch)) {
-		for (at = 0; at < out->rows; at++)
-			if (placement_alike(&out->row[at].place, &row.place))
-				break;
-		if (at == out->rows)
-			out->rows++;
-		else if (out->row[at].step <= row.step)
-			at = out->rows;
-		if (at < out->rows)
-			out->row[at] = row;
+				out->refused =
+					arena_strdup(a, r.list[i].message);
+	} else if (measure(&row, c, &out->on, most_seconds(rows, at),
+			   &scratch)) {
+		rows->list[at] = row;
+		rows->count += at == rows->count;
 	}
 	arena_close(&scratch);
 }
@@ -147,25 +169,86 @@ static int by_row(const void *a, const void *b)
 	return x->memory < y->memory ? -1 : x->memory > y->memory;
 }
 
-/* Candidates in order, until no other can be among the rows. */
-static void choose_rows(struct suggest *out, struct candidates *all,
-			const struct config *base, struct arena *a)
+static void sort_rows(struct rows *rows)
 {
-	out->row = arena_alloc(a, all->count + 1, sizeof(*out->row));
+	qsort(rows->list, (size_t)rows->count, sizeof(*rows->list), by_row);
+}
+
+/* Candidates in order, until no other can be among the rows. */
+static void choose_rows(struct suggest *out, struct rows *rows,
+			struct candidates *all, const struct config *base,
+			struct arena *a)
+{
+	rows->list = arena_alloc(a, all->count + 1, sizeof(*rows->list));
 	if (all->count)
 		qsort(all->list, all->count, sizeof(*all->list), by_step);
 	for (size_t i = 0; i < all->count; i++) {
-		if (out->rows >= SUGGEST_ROWS) {
-			qsort(out->row, (size_t)out->rows, sizeof(*out->row),
-			      by_row);
-			if (all->list[i].step > out->row[SUGGEST_ROWS - 1].step)
+		if (rows->count >= rows->most) {
+			sort_rows(rows);
+			if (all->list[i].step >
+			    SUGGEST_CLOSE * rows->list[rows->most - 1].step)
 				break;
 		}
-		try_row(out, &all->list[i], base, a);
+		try_row(out, rows, &all->list[i], base, a);
 	}
-	qsort(out->row, (size_t)out->rows, sizeof(*out->row), by_row);
-	if (out->rows > SUGGEST_ROWS)
-		out->rows = SUGGEST_ROWS;
+	sort_rows(rows);
+	if (rows->count > rows->most)
+		rows->count = rows->most;
+}
+
+/* Whether train-worker can run BASE's model at all. */
+static bool is_served(const struct config *base, struct arena *a)
+{
+	struct report r = {.arena = a};
+
+	return !config_unserved(base, &r);
+}
+
+/* What train-worker runs, behind the best if it is not among them. */
+static void add_served(struct suggest *out, const struct config *base,
+		       struct arena *a)
+{
+	struct rows rows = {.most = SUGGEST_SERVED};
+	struct candidates all;
+
+	if (!is_served(base, a))
+		return;
+	candidates_find(&all, base, &out->on, true, rows.most, a);
+	out->looked_at += all.looked_at;
+	choose_rows(out, &rows, &all, base, a);
+	for (int i = 0; i < rows.count; i++) {
+		int same = 0;
+
+		while (same < out->best &&
+		       !(out->row[same].planned &&
+			 placement_alike(&out->row[same].place,
+					 &rows.list[i].place)))
+			same++;
+		if (same == out->best && rows.list[i].planned)
+			out->row[out->rows++] = rows.list[i];
+	}
+}
+
+static void search(struct suggest *out, const struct config *base,
+		   struct arena *a)
+{
+	struct rows rows = {.most = SUGGEST_ROWS};
+	struct candidates all;
+
+	candidates_find(&all, base, &out->on, false, rows.most, a);
+	choose_rows(out, &rows, &all, base, a);
+	out->row = arena_alloc(a, SUGGEST_ROWS + SUGGEST_SERVED,
+			       sizeof(*out->row));
+	for (out->rows = 0; out->rows < rows.count; out->rows++)
+		out->row[out->rows] = rows.list[out->rows];
+	out->best = out->rows;
+	out->looked_at = all.looked_at;
+	if (all.nearest < INFINITY) {
+		out->nearest = (int64_t)all.nearest;
+		out->least = all.least;
+	}
+	if (out->rows)
+		add_served(out, base, a);
 }
 
 /* What the input says by itself. */
@@ -199,13 +282,12 @@ static void judge_given(struct suggest *out, struct arena *a)
 		.layers = c->place.recompute_num_layers,
 		.sharding = c->place.data_parallel_sharding_strategy,
 	};
-	out->given_fits = measure(&out->given, c, &out->on, a);
+	out->given_fits = measure(&out->given, c, &out->on, INFINITY, a);
 }
 
 int suggest_build(struct suggest *out, const struct config *loaded,
 		  const struct cluster *on, struct arena *a, struct err *e)
 {
-	struct candidates all;
 	struct config *base;
 
 	*out = (struct suggest){.loaded = loaded, .on = *on};
@@ -213,14 +295,8 @@ int suggest_build(struct suggest *out, const struct config *loaded,
 	if (!base)
 		return -1;
 	out->hints = placement_hints(loaded, a);
-	candidates_find(&all, base, on, a);
-	choose_rows(out, &all, base, a);
+	search(out, base, a);
 	judge_given(out, a);
-	out->looked_at = all.looked_at;
-	if (all.nearest < INFINITY) {
-		out->nearest = (int64_t)all.nearest;
-		out->least = all.least;
-	}
 	return 0;
 }
 

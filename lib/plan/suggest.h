@@ -10,7 +10,8 @@
  * one that balances the stages' times; no recompute, that of norms and mlps, and
  * that of the fewest layers which makes it fit; no sharding, that of the
  * optimizer, and of parameters too.  Of each (tp, pp, cp, ep, etp) the best
- * one is kept.
+ * one is kept.  Behind the best SUGGEST_ROWS come, if they are not among them,
+ * the best SUGGEST_SERVED that train-worker runs.
  */
 #ifndef PLAN_SUGGEST_H
 #define PLAN_SUGGEST_H
@@ -18,7 +19,12 @@
 #include "lib/plan/cluster.h"
 #include "lib/plan/config.h"
 
-enum { SUGGEST_ROWS = 12, SUGGEST_MICRO = 64, SUGGEST_SETS = 32 };
+enum {
+	SUGGEST_ROWS = 12,
+	SUGGEST_SERVED = 4,
+	SUGGEST_MICRO = 64,
+	SUGGEST_SETS = 32
+};
 
 /* What is computed again: nothing, modules, or N layers of each stage. */
 enum suggest_again { AGAIN_NONE, AGAIN_MODULES, AGAIN_LAYERS };
@@ -29,13 +35,14 @@ struct placement {
 	int64_t micro;
 	int again; /* enum suggest_again */
 	int64_t layers;
-	int sharding; /* enum place_sharding */
+	int sharding;	    /* enum place_sharding */
 	const char *layout; /* of a balanced cut */
 };
 
 struct suggestion {
 	struct placement place;
-	const char *set[SUGGEST_SETS]; /* "place.x=2": what makes it of the input */
+	const char *
+		set[SUGGEST_SETS]; /* "place.x=2": what makes it of the input */
 	int sets;
 	int64_t memory;
 	bool planned; /* memory is the plan's, and train-worker runs it */
@@ -47,6 +54,7 @@ struct suggest {
 	struct cluster on;
 	struct suggestion *row; /* the best first */
 	int rows;
+	int best; /* of them; behind those the best that train-worker runs */
 	int64_t looked_at;	 /* placements */
 	struct suggestion given; /* the input's own, if it has any */
 	bool has_given, given_fits;
@@ -54,7 +62,7 @@ struct suggest {
 	/* without rows: */
 	int64_t nearest;	/* bytes of what needs least, or 0 */
 	struct placement least; /* that one */
-	const char *refused;	/* why a placement that fits was none, or NULL */
+	const char *refused; /* why a placement that fits was none, or NULL */
 };
 
 /*

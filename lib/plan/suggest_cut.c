@@ -41,8 +41,7 @@ static bool fill_back(struct stages *out, const struct estimator *s,
 		int64_t n = 0;
 
 		t += i ? 0 : seconds(&s->embedding);
-		while (n < left &&
-		       t + layer_seconds(s, left - n - 1) <= limit)
+		while (n < left && t + layer_seconds(s, left - n - 1) <= limit)
 			t += layer_seconds(s, left - ++n);
 		out->stage[i].num_layers = n;
 		left -= n;
@@ -50,6 +49,33 @@ static bool fill_back(struct stages *out, const struct estimator *s,
 	return !left;
 }
 
+/*
+ * About as many seconds to each stage, from the back; returns the most that
+ * one has.
+ */
+static double fill_alike(struct stages *out, const struct estimator *s)
+{
+	int64_t left = s->dims.config->shape.num_layers;
+	double rest, most = 0;
+
+	for (int i = out->count - 1; i >= 0; i--) {
+		double t = i == out->count - 1 ? end_seconds(s) : 0;
+		double ends = t + seconds(&s->embedding);
+		int64_t n = 0;
+
+		rest = (seconds(&s->before[left]) + ends) / (i + 1);
+		t += i ? 0 : seconds(&s->embedding);
+		while (n < left &&
+		       (!i || t + layer_seconds(s, left - n - 1) / 2 <= rest))
+			t += layer_seconds(s, left - ++n);
+		out->stage[i].num_layers = n;
+		left -= n;
+		most = fmax(most, t);
+	}
+	return most;
+}
+
+/* The least that the longest stage can take, and the others alike if possible. */
 static void fill_balanced(struct stages *out, const struct estimator *s)
 {
 	const struct shape *shape = &s->dims.config->shape;
@@ -62,7 +88,8 @@ static void fill_balanced(struct stages *out, const struct estimator *s)
 
 		*(fill_back(out, s, mid) ? &hi : &lo) = mid;
 	}
-	fill_back(out, s, hi);
+	if (fill_alike(out, s) > hi)
+		fill_back(out, s, hi);
 }
 
 bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
@@ -70,7 +97,7 @@ bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
 {
 	const struct shape *shape = &s->dims.config->shape;
 	int64_t layers = shape->num_layers, first = 0;
-	bool divides, even = true;
+	bool divides, even = true, full = true;
 
 	out->pp = pp;
 	out->vp = vp;
@@ -98,8 +125,9 @@ bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
 		};
 		first += n;
 		even &= n == layers / out->count;
+		full &= n || !i || last;
 	}
-	return !balanced || !(divides && even);
+	return !balanced || (full && !(divides && even));
 }
 
 /* "t*7", "t", "" */
@@ -124,9 +152,8 @@ const char *cut_layout_text(const struct stages *st, struct arena *a)
 		       x[same].num_layers == x->num_layers)
 			same++;
 		if (i == st->count - 1)
-			return arena_printf(
-				a, "%s%s%sL", text, one,
-				layers_text('m', x->mtp_layers, a));
+			return arena_printf(a, "%s%s%sL", text, one,
+					    layers_text('m', x->mtp_layers, a));
 		text = same > 1 ? arena_printf(a, "%s(%s|)*%d", text, one, same)
 				: arena_printf(a, "%s%s|", text, one);
 	}

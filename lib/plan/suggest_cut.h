@@ -7,7 +7,8 @@
 
 /*
  * PP * VP stages into OUT, whose array has room.  False if the even cut does
- * not divide, or the BALANCED one is the even one.
+ * not divide, or the BALANCED one is the even one or leaves a stage between
+ * the ends empty.
  */
 bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
 		bool balanced);

@@ -6,6 +6,13 @@
 #include "lib/plan/estimate_rule.h"
 #include "lib/plan/suggest.h"
 
+/*
+ * estimate_pipeline is so much above the simulation at most, where stages are
+ * about alike, and so much below: what it says is this much worse may still
+ * be the better one.
+ */
+#define SUGGEST_CLOSE 1.15
+
 /* A placement that fits, and the pipeline's time by estimate_pipeline. */
 struct candidate {
 	struct placement place;
@@ -40,10 +47,12 @@ void placement_config(struct config *out, const struct config *loaded,
 		      struct report *r);
 
 /*
- * Every placement of the space that may be among the best SUGGEST_ROWS and
- * fits ON, by formula.  BASE is the model finished on one rank.
+ * Every placement of the space, or of what of it is SERVED, that may be among
+ * the best MOST rows and fits ON, by formula.  BASE is the model finished on
+ * one rank.
  */
 void candidates_find(struct candidates *out, const struct config *base,
-		     const struct cluster *on, struct arena *a);
+		     const struct cluster *on, bool served, int most,
+		     struct arena *a);
 
 #endif

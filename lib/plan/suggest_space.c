@@ -12,8 +12,8 @@
 #include "lib/plan/suggest_cut.h"
 #include "lib/plan/suggest_rule.h"
 
-/* What estimate_pipeline may be off: this much above the best is kept. */
-static const double margin = 1.1;
+/* One may be that much too high, the other too low. */
+static const double margin = SUGGEST_CLOSE * SUGGEST_CLOSE;
 
 /* Sizes, before the pipeline is cut. */
 struct entry {
@@ -44,6 +44,8 @@ struct search {
 	struct best *best;
 	size_t bests, best_cap;
 	double bar; /* time of the last row so far */
+	bool served;
+	int most; /* rows */
 	struct arena *a;
 };
 
@@ -193,7 +195,8 @@ static void add_entries(struct search *f)
 	int per = f->machine.per_node;
 
 	for (int tp = 1; tp <= per && tp <= f->on->world; tp++)
-		for (int cp = 1; cp <= f->on->world / tp; cp++)
+		for (int cp = 1; cp <= (f->served ? 1 : f->on->world / tp);
+		     cp++)
 			for (int sp = 0; sp <= (tp > 1); sp++) {
 				struct placement place = {
 					.tp = tp, .cp = cp, .sp = sp};
@@ -224,15 +227,15 @@ static void note(struct search *f, const struct placement *place, double step)
 	f->best[i].step = fmin(f->best[i].step, step);
 	for (i = 0; i < f->bests; i++) {
 		double t = f->best[i].step;
-		int at = n < SUGGEST_ROWS ? n++ : n - 1;
+		int at = n < f->most ? n++ : n - 1;
 
-		if (at == n - 1 && i >= SUGGEST_ROWS && t >= times[at])
+		if (i >= (size_t)f->most && t >= times[at])
 			continue;
 		for (; at && times[at - 1] > t; at--)
 			times[at] = times[at - 1];
 		times[at] = t;
 	}
-	f->bar = n == SUGGEST_ROWS ? times[n - 1] : INFINITY;
+	f->bar = n == f->most ? times[n - 1] : INFINITY;
 }
 
 /* Above this a placement like PLACE is of no interest. */
@@ -256,8 +259,8 @@ static void set_again(struct search *f, struct placement *place, int again,
 	place->again = again;
 	place->layers = layers;
 	p->recompute_granularity = granularity[again];
-	p->recompute_method = again == AGAIN_LAYERS ? METHOD_BLOCK
-						    : METHOD_NONE;
+	p->recompute_method =
+		again == AGAIN_LAYERS ? METHOD_BLOCK : METHOD_NONE;
 	p->recompute_num_layers = layers;
 }
 
@@ -273,7 +276,10 @@ static void params_of(const struct search *f, int r, double params[CLASSES],
 	}
 }
 
-/* Bytes of the rank that needs most, or of the first that has no room. */
+/*
+ * Bytes of the rank that needs most, or, once something fits, of the first
+ * that has no room.
+ */
 static double memory_of(const struct search *f)
 {
 	double most = 0, params[CLASSES], arrays;
@@ -291,7 +297,7 @@ static double memory_of(const struct search *f)
 			estimate_buffers(&f->s) +
 			(double)estimate_host(&f->s, f->pipe.m);
 		most = fmax(most, bytes);
-		if (most > f->room)
+		if (most > f->room && f->out->count)
 			break;
 	}
 	return most;
@@ -303,11 +309,11 @@ static double time_of(const struct search *f)
 
 	for (int r = 0; r < f->stages.pp; r++) {
 		params_of(f, r, params, &arrays);
-		finish = fmax(finish, estimate_finish(&f->s, &f->grid, params,
-						      arrays));
+		finish = fmax(finish,
+			      estimate_finish(&f->s, &f->grid, params, arrays));
 	}
-	return finish + estimate_pipeline(&f->pipe, f->cost,
-					  estimate_message(&f->s));
+	return finish +
+	       estimate_pipeline(&f->pipe, f->cost, estimate_message(&f->s));
 }
 
 static void cost_stages(struct search *f)
@@ -317,8 +323,11 @@ static void cost_stages(struct search *f)
 				&f->cost[i]);
 }
 
-/* What PLACE, all of it set, takes and needs; kept if it is worth it. */
-static bool look(struct search *f, const struct placement *place)
+/*
+ * What PLACE, all of it set, takes and needs; kept if it is worth it.
+ * Returns the bytes, 0 if others are better whether it fits or not.
+ */
+static double look(struct search *f, const struct placement *place)
 {
 	struct candidates *out = f->out;
 	double step, memory;
@@ -327,19 +336,19 @@ static bool look(struct search *f, const struct placement *place)
 	out->looked_at++;
 	step = time_of(f);
 	if (step > most_time(f, place))
-		return true; /* others are better, whether it fits or not */
+		return 0;
 	memory = memory_of(f);
 	if (memory < out->nearest) {
 		out->nearest = memory;
 		out->least = *place;
 	}
 	if (memory > f->room)
-		return false;
+		return memory;
 	out->list = arena_grow(f->a, out->list, out->count, &out->cap,
 			       sizeof(*out->list));
 	out->list[out->count++] = (struct candidate){*place, step, memory};
 	note(f, place, step);
-	return true;
+	return memory;
 }
 
 /* Layers of the largest stage. */
@@ -353,21 +362,28 @@ static int64_t largest_stage(const struct stages *st)
 	return most;
 }
 
-/* The fewest layers whose recompute makes it fit. */
+/* The fewest layers whose recompute makes it fit, and one more. */
 static void look_layers(struct search *f, struct placement *place)
 {
-	int64_t lo = 0, hi = largest_stage(&f->stages);
+	int64_t lo = 0, most = largest_stage(&f->stages), hi = most;
 
 	set_again(f, place, AGAIN_LAYERS, hi);
-	if (!look(f, place))
+	if (look(f, place) > f->room)
 		return;
 	while (hi - lo > 1) {
 		int64_t n = (lo + hi) / 2;
 
 		set_again(f, place, AGAIN_LAYERS, n);
-		*(look(f, place) ? &hi : &lo) = n;
+		*(look(f, place) > f->room ? &lo : &hi) = n;
 	}
+	if (hi + 1 >= most)
+		return;
+	set_again(f, place, AGAIN_LAYERS, hi + 1);
+	look(f, place);
 }
+
+/* What fits by formula alone may not fit with all padding. */
+static const double surely = 0.98;
 
 static void look_again(struct search *f, struct placement *place)
 {
@@ -375,11 +391,11 @@ static void look_again(struct search *f, struct placement *place)
 				       SHARD_OPTIM_GRADS_PARAMS};
 	bool alone = f->grid.dp * f->grid.cp == 1;
 
-	for (int i = alone; i < (alone ? 2 : 3); i++) {
+	for (int i = alone; i < (alone || f->served ? 2 : 3); i++) {
 		place->sharding = sharding[i];
 		f->c.place.data_parallel_sharding_strategy = sharding[i];
 		set_again(f, place, AGAIN_NONE, UNSET);
-		if (look(f, place))
+		if (look(f, place) < surely * f->room || f->served)
 			continue;
 		set_again(f, place, AGAIN_MODULES, UNSET);
 		look(f, place);
@@ -450,17 +466,18 @@ static void open_search(struct search *f, struct candidates *out,
 		.a = a,
 	};
 	f->c.place.recompute_granularity = RECOMPUTE_SELECTIVE;
-	f->c.place.recompute_modules = (struct texts){
-		base->shape.num_moe_experts ? moe : dense, 2};
-	f->machine.per_node = on->gpus_per_node ? (int)on->gpus_per_node
-						: CLUSTER_PER_NODE;
+	f->c.place.recompute_modules =
+		(struct texts){base->shape.num_moe_experts ? moe : dense, 2};
+	f->machine.per_node =
+		on->gpus_per_node ? (int)on->gpus_per_node : CLUSTER_PER_NODE;
 	f->cost = arena_alloc(a, most, sizeof(*f->cost));
 	f->stages.stage = arena_alloc(a, most, sizeof(*f->stages.stage));
 	estimator_open(&f->s, &base->shape, a);
 }
 
 void candidates_find(struct candidates *out, const struct config *base,
-		     const struct cluster *on, struct arena *a)
+		     const struct cluster *on, bool served, int most,
+		     struct arena *a)
 {
 	/* Without one that fits, so many are looked at for the nearest. */
 	enum { NEAREST = 256 };
@@ -468,6 +485,8 @@ void candidates_find(struct candidates *out, const struct config *base,
 	size_t looked = 0;
 
 	open_search(f, out, base, on, a);
+	f->served = served;
+	f->most = most;
 	add_entries(f);
 	if (!f->entries)
 		return;

@@ -83,8 +83,7 @@ static void put_cut(struct words *w, const struct placement *p)
 
 	put_int(w, "place.pipeline_model_parallel_size", p->pp);
 	if (p->vp > 1 && !p->layout)
-		put_int(w, "place.virtual_pipeline_model_parallel_size",
-			p->vp);
+		put_int(w, "place.virtual_pipeline_model_parallel_size", p->vp);
 	else
 		put_unset(w, "place.virtual_pipeline_model_parallel_size");
 	if (p->layout)
@@ -183,11 +182,10 @@ const char *placement_hints(const struct config *loaded, struct arena *a)
 		int row = field_find(&place_group, searched[i]);
 
 		if (loaded->place.from[row].kind == ORIGIN_GIVEN)
-			text = arena_printf(
-				a, "%s%s%s = %.60s", text, *text ? ", " : "",
-				searched[i],
-				field_text(&place_group.fields[row],
-					   &loaded->place, a));
+			text = arena_printf(a, "%s%s%s = %.60s", text,
+					    *text ? ", " : "", searched[i],
+					    field_text(&place_group.fields[row],
+						       &loaded->place, a));
 	}
 	return text;
 }

@@ -64,8 +64,8 @@ struct work *work_gemm(struct works *w, const struct work_dims *d,
 	x->params = out * in + (bias ? out : 0);
 	x->arrays = 1 + bias;
 	if (bias)
-		work_bytes(w, modules, 0, rows * out * d->elem, 0.62)
-			->ops[0] = 0;
+		work_bytes(w, modules, 0, rows * out * d->elem, 0.62)->ops[0] =
+			0;
 	return x;
 }
 
@@ -131,8 +131,8 @@ void work_gather(struct works *w, const struct work_dims *d)
 {
 	/* Back: of the input again for the weight gradient. */
 	if (d->sp)
-		work_comm(w, PROG_ALL_GATHER, GROUP_TP, d->rows * d->C * d->elem,
-			  1, 1);
+		work_comm(w, PROG_ALL_GATHER, GROUP_TP,
+			  d->rows * d->C * d->elem, 1, 1);
 }
 
 void work_reduce(struct works *w, const struct work_dims *d)
@@ -159,8 +159,8 @@ static void add_streams(struct works *w, const struct work_dims *d)
 	if (!s->enable_mhc_connections)
 		return;
 	for (int half = 0; half < 2; half++) {
-		struct work *x = work_gemm(w, d, 0, d->rows, maps, n * d->C,
-					   true, true);
+		struct work *x =
+			work_gemm(w, d, 0, d->rows, maps, n * d->C, true, true);
 
 		x->params += 3;
 		x->keep += (n - 1) * all;
@@ -244,10 +244,14 @@ unsigned work_modules(const struct place *p)
 		const char *name;
 		unsigned modules;
 	} table[] = {
-		{"core_attn", MODULE_CORE},	 {"layernorm", MODULE_NORM},
-		{"mlp", MODULE_MLP},		 {"moe", MODULE_MOE},
-		{"moe_act", MODULE_MOE_ACT},	 {"shared_experts", MODULE_SHARED},
-		{"mla_up_proj", MODULE_MLA_UP},	 {"gdn_norm_out", MODULE_DELTA_NORM},
+		{"core_attn", MODULE_CORE},
+		{"layernorm", MODULE_NORM},
+		{"mlp", MODULE_MLP},
+		{"moe", MODULE_MOE},
+		{"moe_act", MODULE_MOE_ACT},
+		{"shared_experts", MODULE_SHARED},
+		{"mla_up_proj", MODULE_MLA_UP},
+		{"gdn_norm_out", MODULE_DELTA_NORM},
 	};
 	unsigned modules = 0;
 
@@ -283,9 +287,9 @@ int64_t work_layer_kind(const struct shape *s, int64_t layer)
 {
 	bool mtp = layer >= s->num_layers;
 	int64_t n = mtp ? s->num_layers - 1 : layer;
-	uint64_t kind = (uint64_t)own_size(&s->heterogeneous_num_query_groups,
-					   n) *
-			0x9e3779b97f4a7c15u;
+	uint64_t kind =
+		(uint64_t)own_size(&s->heterogeneous_num_query_groups, n) *
+		0x9e3779b97f4a7c15u;
 
 	kind ^= (uint64_t)own_size(&s->heterogeneous_ffn_hidden_size, n) *
 		0xc2b2ae3d27d4eb4fu;

@@ -226,8 +226,8 @@ void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
 	const struct ints *own = &s->heterogeneous_num_query_groups;
-	int64_t groups = layer < own->count ? own->item[layer]
-					    : s->num_query_groups;
+	int64_t groups =
+		layer < own->count ? own->item[layer] : s->num_query_groups;
 
 	if (!groups)
 		return;
