@@ -5,8 +5,8 @@
  * For configs that train-worker can run, the plan itself (sum.h) is exact
  * about memory; this is for what has no plan yet, and for the many placements
  * among which one is to be found.  Like train-worker, it lets no
- * communication run beside computation, but for rings of context parallelism and
- * the gathers of sharded parameters.
+ * communication run beside computation, but for rings of context parallelism
+ * and the gathers of sharded parameters.
  */
 #ifndef PLAN_ESTIMATE_H
 #define PLAN_ESTIMATE_H

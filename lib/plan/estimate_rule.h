@@ -29,7 +29,7 @@ struct estimator {
 	struct total *before;
 	int64_t layers; /* num_layers, + 1 with MTP */
 	struct total embedding, head;
-	double grad;		 /* bytes of the largest gradient in a layer */
+	double grad;		 /* bytes of a layer's largest gradient */
 	double stream;		 /* bytes of a residual stream */
 	double largest[CLASSES]; /* parameters of the largest layer */
 };
@@ -73,7 +73,7 @@ double estimate_peak(const struct estimator *s, const struct pipeline *p,
 /* Bytes of communication's buffers, PARAMS those of the rank. */
 double estimate_buffers(const struct estimator *s);
 
-/* Bytes of state of a rank with so many elements, of which OWN are its share. */
+/* Bytes of state of a rank of so many ELEMENTS, OWN of them its share. */
 void estimate_state(const struct config *c, double elements, double own,
 		    int64_t bytes[FAMILIES]);
 

@@ -25,7 +25,7 @@ static const char *seconds_text(double t, struct arena *a)
 {
 	if (t < 1)
 		return arena_printf(a, "%.1f ms", 1e3 * t);
-	return arena_printf(a, "%.3f s", t);
+	return arena_printf(a, "%.2f s", t);
 }
 
 static void put_row(FILE *f, const char *name, const struct suggestion *r,
@@ -35,13 +35,12 @@ static void put_row(FILE *f, const char *name, const struct suggestion *r,
 
 	fprintf(f,
 		"%5s %3d %3s %3d %3d %3d %3d %3d %5d %5" PRId64
-		"  %-10s %4d %7s %10s %11s %5.1f%% %5.1f%%  %s\n",
+		"  %-9s %4d %6s %8s %6s %4.1f%% %5.1f%% %6s\n",
 		name, p->tp, p->sp ? "yes" : "-", p->pp, p->vp, p->cp, p->ep,
 		p->etp, p->dp, p->micro, again_text(p, a), zeros[p->sharding],
 		word_bytes(r->memory).s, seconds_text(r->step, a),
-		word_count((int64_t)r->tokens_per_second).s,
-		100 * r->flops_share, 100 * r->bubble,
-		r->planned ? "yes" : "no");
+		word_flops(r->tokens_per_second).s, 100 * r->flops_share,
+		100 * r->bubble, r->planned ? "yes" : "no");
 }
 
 static void put_given(FILE *f, const struct suggest *s, struct arena *a)
@@ -127,8 +126,8 @@ void show_suggest(FILE *f, const struct suggest *s, const char *file,
 		put_none(f, s, a);
 		return;
 	}
-	fputs("\n    #  tp  sp  pp  vp  cp  ep etp    dp micro  recompute  "
-	      "zero  memory       step       tok/s    MFU bubble  served\n",
+	fputs("\n    #  tp  sp  pp  vp  cp  ep etp    dp micro  recompute "
+	      "zero memory     step  tok/s   MFU bubble served\n",
 	      f);
 	for (int i = 0; i < s->rows; i++) {
 		if (i == s->best)

@@ -7,8 +7,8 @@
  * and etp within a node and etp at most tp; sequence_parallel on and off;
  * every number of virtual stages and micro_batch_size up to
  * SUGGEST_MICRO that divides the batch; the even cut of the layers and the
- * one that balances the stages' times; no recompute, that of norms and mlps, and
- * that of the fewest layers which makes it fit; no sharding, that of the
+ * one that balances the stages' times; no recompute, that of norms and mlps,
+ * and that of the fewest layers which makes it fit; no sharding, that of the
  * optimizer, and of parameters too.  Of each (tp, pp, cp, ep, etp) the best
  * one is kept.  Behind the best SUGGEST_ROWS come, if they are not among them,
  * the best SUGGEST_SERVED that train-worker runs.
@@ -76,7 +76,8 @@ int suggest_build(struct suggest *out, const struct config *loaded,
 /*
  * The same for FILE of FORMAT with SETS; what ON leaves open is the GPU's
  * memory and CLUSTER_PER_NODE.  Fails also (CODE_USAGE) for a file that
- * cannot be read, and without a world; (CODE_FINDINGS) for what its text has wrong.
+ * cannot be read, and without a world; (CODE_FINDINGS) for what its text has
+ * wrong.
  */
 int suggest_load(struct suggest *out, const char *file,
 		 enum config_format format, const struct cluster *on,

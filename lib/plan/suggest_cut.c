@@ -75,7 +75,7 @@ static double fill_alike(struct stages *out, const struct estimator *s)
 	return most;
 }
 
-/* The least that the longest stage can take, and the others alike if possible. */
+/* The least that the longest stage can take; the others alike if possible. */
 static void fill_balanced(struct stages *out, const struct estimator *s)
 {
 	const struct shape *shape = &s->dims.config->shape;

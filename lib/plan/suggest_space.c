@@ -197,7 +197,7 @@ static void add_entries(struct search *f)
 	for (int tp = 1; tp <= per && tp <= f->on->world; tp++)
 		for (int cp = 1; cp <= (f->served ? 1 : f->on->world / tp);
 		     cp++)
-			for (int sp = 0; sp <= (tp > 1); sp++) {
+			for (int sp = 0; sp < (tp > 1 ? 2 : 1); sp++) {
 				struct placement place = {
 					.tp = tp, .cp = cp, .sp = sp};
 
@@ -213,7 +213,7 @@ static void add_entries(struct search *f)
 /* Note that PLACE fits in STEP seconds; the bar follows. */
 static void note(struct search *f, const struct placement *place, double step)
 {
-	double times[SUGGEST_ROWS];
+	double times[SUGGEST_ROWS] = {0};
 	int n = 0;
 	size_t i = 0;
 
