@@ -18,6 +18,7 @@
 #include "lib/plan/junit.h"
 #include "lib/plan/seal.h"
 #include "lib/plan/show_checks.h"
+#include "lib/plan/show_suggest.h"
 
 struct options {
 	int64_t jobs, vocab;
@@ -26,7 +27,7 @@ struct options {
 	const char *from;
 	enum config_format format;
 	bool diff; /* the first word of the command line */
-	bool classify, json, force, list_checks, list_settings;
+	bool classify, suggest, json, force, list_checks, list_settings;
 	const char *output, *output_dir, *junit, *seal;
 	bool gpus; /* the cluster was said in GPUs */
 	struct cli_list sets, explain;
@@ -170,6 +171,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
 		 "as --set shape.vocab_size=N", 1, INT32_MAX},
+		{"suggest", 0, CLI_FLAG, &o->suggest, NULL,
+		 "propose placements of one INPUT for --world", 0, 0},
 		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
 		{"jobs", 'j', CLI_INT, &o->jobs, "N",
@@ -342,6 +345,26 @@ static enum code run_diff(const struct options *o, char **argv, struct arena *a)
 	return d.same_shape ? CODE_DONE : CODE_FINDINGS;
 }
 
+/* Propose placements of the one input; none is a finding. */
+static enum code suggest(const struct options *o, int argc, char **argv,
+			 struct arena *a)
+{
+	struct suggest s;
+	struct err e;
+
+	if (argc != 1)
+		err_set(&e, CODE_USAGE, "--suggest takes one INPUT, not %d",
+			argc);
+	else if (!suggest_load(&s, argv[0], o->format, &o->on, o->sets.item,
+			       o->sets.count, a, &e)) {
+		(o->json ? show_suggest_json : show_suggest)(stdout, &s,
+							     argv[0], a);
+		return s.rows ? CODE_DONE : CODE_FINDINGS;
+	}
+	log_error("%s", e.text);
+	return e.code;
+}
+
 /* On GPUs, unless the config says otherwise or nothing says so. */
 static bool on_gpus(const struct options *o, const struct config *c)
 {
@@ -427,6 +450,8 @@ static enum code run(const struct options *o, int argc, char **argv,
 		show_settings(stdout, a);
 	if (o->list_checks || o->list_settings)
 		return CODE_DONE;
+	if (o->suggest)
+		return suggest(o, argc, argv, a);
 	if (argc && o->classify)
 		return run_classify(o, argc, argv, a);
 	if (argc && o->seal)

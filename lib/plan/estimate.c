@@ -68,24 +68,52 @@ double estimate_message(const struct estimator *s)
 			 s->stream);
 }
 
-double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message)
+/*
+ * Seconds between two micro-batches: the busiest rank's work on one, or what
+ * the way of one from rank R and back takes over as many as R lets out.
+ */
+static double cycle_of(const struct pipeline *p, const struct stage_cost *cost,
+		       double message)
 {
-	double most = 0, way = 0, first = 0;
+	int stages = p->pp * p->vp;
+	double most = 0, after = 0, kept = 0;
 
-	for (int r = 0; r < p->pp; r++) {
-		double rank = 0;
+	for (int r = p->pp - 1; r >= 0; r--) {
+		double rank = 0, out = p->pp - r;
 
 		for (int v = 0; v < p->vp; v++)
 			rank += cost[v * p->pp + r].time[0] +
 				cost[v * p->pp + r].time[1];
 		most = fmax(most, rank);
-		way += rank;
+		after += rank;
+		if (p->vp == 1)
+			most = fmax(most,
+				    (after + 2 * (out - 1) * message) / out);
 	}
-	first = (way - most) / p->vp;
-	if (p->pp > 1)
-		first += 2 * (p->pp - 1) * message;
-	return p->m * most + first;
+	if (p->vp == 1)
+		return most;
+	/* Each chunk of rank 0 waits for all stages behind it. */
+	after = 0;
+	for (int i = stages - 1; i >= 0; i--) {
+		after += cost[i].time[0] + cost[i].time[1];
+		if (i % p->pp == 0)
+			kept += after + 2 * (stages - 1 - i) * message;
+	}
+	return fmax(most, kept / (2 * p->pp - 1 + (p->vp - 1) * p->group));
+}
+
+double estimate_pipeline(const struct pipeline *p,
+			 const struct stage_cost *cost, double message)
+{
+	double cycle = cycle_of(p, cost, message), way = 0;
+	int stages = p->pp * p->vp;
+
+	for (int i = 0; i < stages; i++)
+		way += cost[i].time[0] + cost[i].time[1];
+	if (p->vp == 1)
+		return (p->m - 1) * cycle + way + 2 * (stages - 1) * message;
+	return p->m * cycle + fmax(way - cycle, 0) / p->vp +
+	       2 * (stages - 1) * message;
 }
 
 /* What the plan of the weights says of a rank's flat buffers. */
@@ -150,8 +178,8 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 	r->bytes[FAMILY_COMM] =
 		(int64_t)(fmax(estimate_buffers(&b->s), packed) + scratch);
 	r->bytes[FAMILY_HOST] = estimate_host(&b->s, b->pipe.m);
-	*finish = fmax(*finish,
-		       estimate_finish(&b->s, &b->grid, params, arrays));
+	*finish =
+		fmax(*finish, estimate_finish(&b->s, &b->grid, params, arrays));
 	return 0;
 }
 
@@ -187,7 +215,8 @@ static int make(struct making *b, struct err *e)
 	double finish = 0;
 
 	machine_build(&b->machine, b->cl, &b->grid);
-	estimator_build(&b->s, b->c, &b->machine, b->a);
+	estimator_open(&b->s, &b->c->shape, b->a);
+	estimator_build(&b->s, b->c, &b->machine);
 	b->pipe = (struct pipeline){
 		.pp = b->stages.pp,
 		.vp = b->stages.vp,

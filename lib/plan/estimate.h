@@ -5,8 +5,8 @@
  * For configs that train-worker can run, the plan itself (sum.h) is exact
  * about memory; this is for what has no plan yet, and for the many placements
  * among which one is to be found.  Like train-worker, it lets no
- * communication run beside computation, but for rings of context parallelism and
- * the gathers of sharded parameters.
+ * communication run beside computation, but for rings of context parallelism
+ * and the gathers of sharded parameters.
  */
 #ifndef PLAN_ESTIMATE_H
 #define PLAN_ESTIMATE_H
@@ -15,19 +15,21 @@
 #include "lib/plan/prog.h"
 
 struct estimate_rank {
-	int64_t bytes[FAMILIES];  /* as in prog.h */
-	double forward, backward; /* seconds of one micro-batch, all its chunks */
-	double flops[2];	  /* of it, forward and backward slots */
+	int64_t bytes[FAMILIES]; /* as in prog.h */
+	double forward,
+		backward; /* seconds of one micro-batch, all its chunks */
+	double flops[2];  /* of it, forward and backward slots */
 };
 
 struct estimate {
 	struct estimate_rank *rank; /* by pp */
 	int pp;
-	int worst;      /* the pp rank that needs most memory */
+	int worst;	/* the pp rank that needs most memory */
 	int64_t memory; /* bytes of that one, all families */
-	double step;    /* seconds of a training step */
-	double bubble;  /* share of it that the pipeline waits, 0 to 1 */
-	double tokens_per_second, flops_share; /* of the peak, by estimate_flops */
+	double step;	/* seconds of a training step */
+	double bubble;	/* share of it that the pipeline waits, 0 to 1 */
+	double tokens_per_second,
+		flops_share; /* of the peak, by estimate_flops */
 };
 
 /*

@@ -107,8 +107,8 @@ int64_t estimate_host(const struct estimator *s, int m)
 	int64_t ids = (4 * m * (int64_t)s->dims.N + 63) / 64 * 64;
 	int64_t sums = (8 * (int64_t)m + 63) / 64 * 64;
 
-	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 +
-	       2 * ids + 2 * sums;
+	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 + 2 * ids +
+	       2 * sums;
 }
 
 /* Bytes of a state whose type is DTYPE, an index behind fp32. */
@@ -165,11 +165,13 @@ void estimate_state(const struct config *c, double elements, double own,
 
 	if (c->place.optimizer_cpu_offload)
 		optim *= 1 - c->place.optimizer_offload_fraction;
-	bytes[FAMILY_PARAM] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS_PARAMS ? own : elements) *
-		param_bytes(&c->spec));
-	bytes[FAMILY_GRAD] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS ? own : elements) * grad);
+	bytes[FAMILY_PARAM] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS_PARAMS ? own
+								: elements) *
+			  param_bytes(&c->spec));
+	bytes[FAMILY_GRAD] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS ? own : elements) *
+			  grad);
 	bytes[FAMILY_OPTIM] = (int64_t)optim;
 }
 
@@ -179,8 +181,8 @@ double estimate_own(const struct config *c, const struct grid *g,
 	double instances = 1;
 
 	if (IS_SET(c->place.num_distributed_optimizer_instances))
-		instances = (double)
-			c->place.num_distributed_optimizer_instances;
+		instances =
+			(double)c->place.num_distributed_optimizer_instances;
 	return instances * (params[CLASS_DENSE] / (g->dp * g->cp) +
 			    params[CLASS_EXPERT] / g->edp);
 }
@@ -207,8 +209,7 @@ static double reduce_seconds(const struct estimator *s, double params,
 }
 
 /* The copies of a tied embedding at both ends of a pipeline. */
-static double embedding_seconds(const struct estimator *s,
-				const struct grid *g)
+static double embedding_seconds(const struct estimator *s, const struct grid *g)
 {
 	struct span ends = s->machine->span[GROUP_PP];
 
@@ -235,10 +236,10 @@ double estimate_finish(const struct estimator *s, const struct grid *g,
 	    reduce_seconds(s, params[CLASS_EXPERT], GROUP_EDP) +
 	    embedding_seconds(s, g);
 	/* AdamW: gradient, moments, master copy, parameters. */
-	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.6);
-	t += cost_bytes(gpu, own * sum, 0.25);
-	t += cost_bytes(gpu, all * sum, 0.8);
-	t += arrays * 2 * 4e-6;
+	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.75) + arrays * 5e-6;
+	/* Squares for the norm, zeros for the next step. */
+	t += cost_bytes(gpu, own * sum, 0.73) + arrays * 7.5e-6;
+	t += cost_bytes(gpu, all * sum, 0.93);
 	return t + cost_comm(s->machine, PROG_SUM,
 			     s->machine->span[GROUP_WORLD], 32);
 }

@@ -16,7 +16,7 @@ struct verdict {
 	bool counted; /* parameters, padded_vocab_size and hash are there */
 	int64_t parameters, padded_vocab_size;
 	char hash[33];
-	int64_t world, dp; /* 0: not known */
+	int64_t world, dp;	     /* 0: not known */
 	const struct config *loaded; /* as it was before it was finished */
 };
 
