@@ -61,23 +61,6 @@ static void print_outcome(void *arg, const struct input *in,
 		junit_add(&p->junit, in->file, out);
 }
 
-/* What a folder is searched for. */
-static const char *const *ends_of(enum config_format format)
-{
-	static const char *const megatron[] = {".yaml", ".yml",	   ".sh",
-					       ".bash", ".sbatch", ".slurm",
-					       ".args", NULL};
-	static const char *const hf[] = {"config.json", NULL};
-
-	switch (format) {
-	case CONFIG_OWN: break;
-	case CONFIG_VLLM:
-	case CONFIG_MEGATRON: return megatron;
-	case CONFIG_HF: return hf;
-	}
-	return NULL;
-}
-
 /* What the operands stand for; those that cannot be listed stop no other. */
 static enum code list_inputs(struct printed *p, struct inputs *in, int argc,
 			     char **argv, struct arena *a)
@@ -128,7 +111,7 @@ static enum code validate(const struct options *opt, int argc, char **argv,
 		.output_dir = opt->output_dir,
 		.force = opt->force,
 	};
-	struct inputs in = {.ends = ends_of(opt->format),
+	struct inputs in = {.ends = import_ends(opt->format),
 			    .foreign = opt->format != CONFIG_OWN};
 	struct printed p = {.opt = opt};
 	struct batch_sum sum;
@@ -408,7 +391,7 @@ static enum code run_seal(const struct options *o, int argc, char **argv,
 static enum code run_classify(const struct options *o, int argc, char **argv,
 			      struct arena *a)
 {
-	struct inputs in = {.ends = ends_of(o->format)};
+	struct inputs in = {.ends = import_ends(o->format)};
 	enum code code = CODE_DONE;
 	struct classes c;
 	struct err e;
@@ -435,6 +418,22 @@ static enum code run_classify(const struct options *o, int argc, char **argv,
 		arena_close(&own);
 	}
 	return code;
+}
+
+/* Each of these is a run of its own. */
+static int check_modes(const struct options *o, struct err *e)
+{
+	bool writes = o->output || o->output_dir || o->junit;
+
+	if (o->suggest + o->classify + (o->seal != NULL) > 1)
+		return err_set(e, CODE_USAGE,
+			       "--suggest, --classify and --seal exclude each "
+			       "other");
+	if ((o->suggest || o->classify || o->seal) && writes)
+		return err_set(e, CODE_USAGE,
+			       "-o, --output-dir and --junit are for inputs "
+			       "that are only judged");
+	return 0;
 }
 
 static enum code run(const struct options *o, int argc, char **argv,
@@ -480,8 +479,8 @@ int main(int argc, char **argv)
 	o.diff = argc > 1 && !strcmp(argv[1], "diff");
 	if ((o.diff ? parse_diff(&o, argc - 1, argv + 1, &first, &found, &e)
 		    : parse(&o, argc, argv, &first, &found, &e)) ||
-	    choose_cluster(&o, &e) || choose_format(&o, &e) ||
-	    arena_open(&a, &e)) {
+	    check_modes(&o, &e) || choose_cluster(&o, &e) ||
+	    choose_format(&o, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}

@@ -144,6 +144,10 @@ run cfg-finalize --no-such-option
 is "an unknown option exits 2" $rc 2
 run cfg-finalize -o x --output-dir y "$T/a.cfg"
 is "-o and --output-dir exclude each other" $rc 2
+run cfg-finalize --classify --seal x "$T/a.cfg"
+is "--classify and --seal exclude each other" $rc 2
+run cfg-finalize --seal x --junit y "$T/a.cfg"
+is "--seal and --junit exclude each other" $rc 2
 run cfg-finalize -o x "$T/in"
 is "-o takes one input" $rc 2
 run cfg-finalize --help

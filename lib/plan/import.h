@@ -29,6 +29,9 @@ int import_load(struct conf_text *t, enum config_format format,
  */
 int import_read(struct import *im, enum config_format format);
 
+/* What a folder is searched for: endings and whole names, ended by NULL. */
+const char *const *import_ends(enum config_format format);
+
 /*
  * What FILE is, by its ending (.cfg, .json, those of scripts, YAML and
  * arguments), else by its first character; our own if nothing tells.

@@ -6,28 +6,41 @@
 #include "lib/plan/conf_read.h"
 #include "lib/plan/import.h"
 
+const char *const *import_ends(enum config_format format)
+{
+	static const char *const own[] = {".cfg", NULL};
+	static const char *const megatron[] = {".yaml", ".yml",	   ".sh",
+					       ".bash", ".sbatch", ".slurm",
+					       ".job",	".args",   NULL};
+	static const char *const hf[] = {"config.json", NULL};
+
+	switch (format) {
+	case CONFIG_OWN: break;
+	case CONFIG_VLLM:
+	case CONFIG_MEGATRON: return megatron;
+	case CONFIG_HF: return hf;
+	}
+	return own;
+}
+
+static bool ends_with(const char *file, const char *end)
+{
+	size_t n = strlen(file), len = strlen(end);
+
+	return n > len && !strcmp(file + n - len, end);
+}
+
+/* Every JSON file is Hugging Face's, whatever its name. */
 static bool by_ending(const char *file, enum config_format *out)
 {
-	static const struct {
-		const char *end;
-		enum config_format format;
-	} ends[] = {
-		{".cfg", CONFIG_OWN},	      {".json", CONFIG_HF},
-		{".yaml", CONFIG_MEGATRON},   {".yml", CONFIG_MEGATRON},
-		{".sh", CONFIG_MEGATRON},     {".bash", CONFIG_MEGATRON},
-		{".sbatch", CONFIG_MEGATRON}, {".slurm", CONFIG_MEGATRON},
-		{".job", CONFIG_MEGATRON},    {".args", CONFIG_MEGATRON},
-	};
-	size_t n = strlen(file);
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
-		size_t len = strlen(ends[i].end);
-
-		if (n > len && !strcmp(file + n - len, ends[i].end)) {
-			*out = ends[i].format;
-			return true;
-		}
+	if (ends_with(file, ".json")) {
+		*out = CONFIG_HF;
+		return true;
 	}
+	for (*out = CONFIG_OWN; *out <= CONFIG_MEGATRON; (*out)++)
+		for (const char *const *end = import_ends(*out); *end; end++)
+			if (ends_with(file, *end))
+				return true;
 	return false;
 }
 
