@@ -31,7 +31,7 @@ static const char *fate(const struct class_row *row, struct arena *a)
 /* One line; of a value too long, its beginning. */
 static const char *shorten(const char *text, struct arena *a)
 {
-	char *copy = arena_strndup(a, text, VALUE_WIDTH);
+	char *copy = arena_printf(a, "%.*s", VALUE_WIDTH, text);
 
 	for (char *p = copy; *p; p++)
 		*p = (unsigned char)*p < ' ' ? ' ' : *p;

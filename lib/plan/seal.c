@@ -26,7 +26,8 @@ static const char *plain_name(const char *file, struct arena *a)
 {
 	enum { NAME_MAX_LEN = 100 };
 	const char *slash = strrchr(file, '/');
-	char *name = arena_strndup(a, slash ? slash + 1 : file, NAME_MAX_LEN);
+	char *name =
+		arena_printf(a, "%.*s", NAME_MAX_LEN, slash ? slash + 1 : file);
 
 	for (char *p = name; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("._+-", *p))
