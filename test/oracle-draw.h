@@ -49,7 +49,7 @@ static bool chance(int percent)
 static void draw_layout(struct cfg *c, int stages)
 {
 	int left = c->layers, mtp_at = stages - 1, last;
-	char *t = c->layout;
+	FILE *f = fmemopen(c->layout, sizeof(c->layout), "w");
 
 	if (c->pp > 1 && chance(50))
 		mtp_at -= pick(chance(10) ? stages : c->pp - 1);
@@ -58,21 +58,22 @@ static void draw_layout(struct cfg *c, int stages)
 		int room = last - s + 1;
 		int n = s >= last ? left : chance(20) ? 0 : left / room;
 
-		t += sprintf(t, "%s%s", s ? "|" : "", s ? "" : "E");
+		fputs(s ? "|" : "E", f);
 		if (n > 2 && chance(50))
-			t += sprintf(t, chance(50) ? "t*%d" : "(t)*%d", n);
+			fprintf(f, chance(50) ? "t*%d" : "(t)*%d", n);
 		else if (n > 1 && n % 2 == 0 && chance(30))
-			t += sprintf(t, "((t)*%d),*2", n / 2);
+			fprintf(f, "((t)*%d),*2", n / 2);
 		else
 			for (int i = 0; i < n; i++)
-				*t++ = 't';
+				fputc('t', f);
 		left -= n;
 		for (int i = 0; i < c->mtp && s == mtp_at; i++)
-			*t++ = 'm';
+			fputc('m', f);
 		if (chance(10))
-			t += sprintf(t, "%s", chance(50) ? " ," : "/* , */");
+			fputs(chance(50) ? " ," : "/* , */", f);
 	}
-	strcpy(t, "L");
+	fputc('L', f);
+	fclose(f);
 }
 
 /* A slip of the pen. */

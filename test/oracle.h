@@ -100,11 +100,12 @@ static bool expand(const char *text, char *out)
 	strip(text, now);
 	for (;;) {
 		char *close = strchr(now, ')'), *open = close;
-		const char *rest = close + 1;
+		const char *rest;
 		int n;
 
 		if (!close)
 			break;
+		rest = close + 1;
 		while (open > now && *open != '(')
 			open--;
 		n = repeats(&rest);
@@ -116,7 +117,7 @@ static bool expand(const char *text, char *out)
 			return false;
 		*open = 0;
 		snprintf(next, sizeof(next), "%s%s%s", now, group, rest);
-		strcpy(now, next);
+		memcpy(now, next, strlen(next) + 1);
 	}
 	return unroll(now, (int)strlen(now), out) && strlen(out) <= LAYOUT_MAX;
 }
