@@ -10,7 +10,8 @@
 int field_find(const struct group *g, const char *name)
 {
 	for (int i = 0; i < g->count; i++)
-		if (!strcmp(g->fields[i].name, name))
+		if (*g->fields[i].name == *name &&
+		    !strcmp(g->fields[i].name, name))
 			return i;
 	return -1;
 }
