@@ -109,7 +109,8 @@ is "U18: experts in other places are the same model" \
 is "U19: a layout is no part of the model" "$(shape "layout=Etttt|ttttL")" "$whole"
 is "U22: every check has a config that fires it" "$(cfg-finalize --list-checks | cut -d' ' -f1 |
 	while read -r id; do [ -f "test/data/bad/$id.cfg" ] || echo "$id"; done)" ""
-(unset CUDA_DEVICE_MAX_CONNECTIONS && world=4 says U27 "the environment makes no config wrong" "" "valid, ")
+unset CUDA_DEVICE_MAX_CONNECTIONS
+world=4 says U27 "the environment makes no config wrong" "" "valid, "
 run env -i PATH="$PATH" CUDA_VISIBLE_DEVICES= cfg-finalize --world 4 test/data/whole.inc
 is "U28: no GPU and no trainer is needed" $rc 0
 cfg-finalize -o "$T/final.cfg" test/data/whole.inc >"$T/out"
