@@ -300,4 +300,10 @@ is "a pipe without a writer does not hang" $rc 2
 run cfg-finalize --from yaml "$T/flags.yaml"
 is "an unknown format exits 2" $rc 2
 like "and the formats are named" "$err" "'yaml' is none of own, megatron and hf"
+echo '--num-layers 4 --moe-layer-freq ([0]*1+[1]*x)' >"$T/list.args"
+like "a caret shows where a list ends to be one" "$(cfg-finalize --from megatron "$T/list.args")" \
+	"\[import-value\]
+    \(\[0\]\*1\+\[1\]\*x\)
+               \^
+"
 done_testing

@@ -138,6 +138,8 @@ echo '0.1]; };'; } >"$T/f.cfg"
 hostile "200,000 numbers" 1 shape-required "$T/f.cfg"
 say f.args '--num-layers 4 --moe-layer-freq [1]*1000000000*9'
 hostile "a list without bound" 1 import-value "$T/f.args"
+{ printf -- '--moe-layer-freq ' && much 900000 1 && for ((i = 0; i < 1000; i++)); do printf ' 1'; done; } >"$T/f.args"
+hostile "a list of a long number and a thousand others" 1 import-value "$T/f.args"
 { echo 'A=xxxxxxxx' && for ((i = 0; i < 60; i++)); do echo 'A=$A$A'; done
 echo 'python pretrain_gpt.py --num-layers $A'; } >"$T/f.sh"
 hostile "a variable that doubles" 2 import-format "$T/f.sh"

@@ -25,8 +25,9 @@ static const char *list_of(const char *text)
 {
 	const struct field as_ints = {.type = FIELD_INTS};
 	struct ints list = {0};
+	int column;
 
-	if (!import_list(text, &arena, &list))
+	if (!import_list(text, &arena, &list, &column))
 		return "none";
 	return list.count ? field_text(&as_ints, &list, &arena) : "[]";
 }
@@ -72,6 +73,28 @@ static void test_lists(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		assert_string_equal(list_of(cases[i][0]), cases[i][1]);
+}
+
+/* Where a text ceases to be a list. */
+static void test_list_columns(void **state)
+{
+	static const struct {
+		const char *text;
+		int column;
+	} cases[] = {
+		{"", 1},      {"x", 1},		{"[1, x]", 5},
+		{"[1, 2", 6}, {"([0]*2+y)", 8}, {"[1]*[2]", 8},
+		{"1 2", 3},   {"[1],2", 4},	{"[[1]]", 5},
+	};
+	struct ints list;
+	int column;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_false(
+			import_list(cases[i].text, &arena, &list, &column));
+		assert_int_equal(column, cases[i].column);
+	}
 }
 
 static void test_a_list_is_bounded(void **state)
@@ -443,6 +466,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_lists),
+		TEST(test_list_columns),
 		TEST(test_a_list_is_bounded),
 		TEST(test_scripts),
 		TEST(test_conditions),
