@@ -225,6 +225,14 @@ static void test_conditions(void **state)
 		{"if false; then if true; then V=2; fi; V=3; fi", "1"},
 		{"if true; then V=2; else W=`x` V+=$Z; fi", "2"},
 		{"if x; then V=2; fi; V=3", "3"},
+		{"case $A in\n\nx) V=2 ;;\n(z|y)\nV=3\n;; *) V=4\nesac", "3"},
+		{"case \"$A\" in \"x\") V=2 ;; *) V=3; esac", "3"},
+		{"case $A in y) V=2 ;; x*) V=3 ;; y) V=4 ;; esac", "2"},
+		{"case $A in x) case $A in y) V=2 ;; esac ;; esac", "1"},
+		{"case $A in y) case $N in 4) V=2 ;; *) V=3 ;; esac ;; "
+		 "*) V=4 ;; esac",
+		 "2"},
+		{"case $A in x) V=2 ;; esac; V=${V}0", "10"},
 		/* what a running shell alone would know */
 		{"if [ $Z = y ]; then V=2; fi", "1?"},
 		{"if [ -f x ]; then V=2; fi", "1?"},
@@ -236,7 +244,11 @@ static void test_conditions(void **state)
 		{"if x; then V=2; elif true; then V=3; fi", "1?"},
 		{"B=`x` && V=2", "1?"},
 		{"while true; do V=2; done", "1?"},
-		{"case $A in y) V=2 ;; esac", "1?"},
+		{"case $N in y*) V=2 ;; esac", "1?"},
+		{"case $Z in y) V=2 ;; esac", "1?"},
+		{"case $A in y) ;& x) V=2 ;; esac", "1?"},
+		{"case $A in x) ;;& y) V=2 ;; esac", "1?"},
+		{"case `x` in y) V=2 ;; *) V=3 ;; esac", "1?"},
 	};
 
 	(void)state;

@@ -225,7 +225,7 @@ static const struct check table[] = {
 {"import-duplicate", WARNING, "a flag is given once"},
 {"import-data", ERROR, "there is one source of data"},
 {"import-unset", WARNING, "a script sets the variables that it uses"},
-{"import-condition", WARNING, "a script sets the variables that it uses outside of loops, case, and conditions that are not known"},
+{"import-condition", WARNING, "a script sets the variables that it uses outside of loops and conditions that are not known"},
 {"import-commands", WARNING, "one command of a script has Megatron's flags, and no condition that is not known"},
 {"import-ignored", NOTE, "flags or keys of logs, paths, files and services are said once"},
 {"import-corrected", NOTE, "what Megatron's command line corrects without a word is said"},

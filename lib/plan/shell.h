@@ -100,13 +100,17 @@ enum branch {
 	BRANCH_TAKEN,	/* in the part that is run */
 	BRANCH_SKIPPED, /* in one that is not; the next one may be */
 	BRANCH_OVER,	/* in one behind that which was */
-	BRANCH_UNKNOWN, /* nobody knows; loops and case, too */
+	BRANCH_CASE,	/* of a case: before its "in" */
+	BRANCH_PATTERN, /* and before the bracket behind a pattern */
+	BRANCH_UNKNOWN, /* nobody knows; loops, too */
 };
 
 enum { BRANCHES_MAX = 64 };
 
 struct branches {
 	enum branch state[BRANCHES_MAX];
+	const char *word[BRANCHES_MAX]; /* of a case, or NULL */
+	enum truth match;		/* of its patterns so far */
 	int count, beyond; /* open; and more than fit, of which nobody knows */
 };
 
@@ -115,6 +119,22 @@ struct branches {
  * is what the command before it said.
  */
 bool shell_keyword(struct branches *b, const char *word, enum truth last);
+
+/* Whether what is read now is the word or a pattern of a case. */
+bool shell_in_case(const struct branches *b);
+
+/*
+ * That was W, and it ended with the character SEPARATOR.  What is compared is
+ * whole words, and * alone.
+ */
+void shell_case(struct shell *sh, struct branches *b,
+		const struct shell_words *w, char separator);
+
+/*
+ * ;; ends a part of a case, if one is open; behind ;& and ;;&, which go on in
+ * another part, nothing is known: ON.
+ */
+void shell_case_end(struct branches *b, bool on);
 
 /* Whether what is read now is run. */
 enum truth shell_taken(const struct branches *b);

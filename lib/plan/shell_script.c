@@ -345,7 +345,8 @@ static bool may_assign(struct script *s)
 					    "readonly", "typeset", "env",
 					    NULL};
 
-	return !s->command.count || word_is(s, &s->command.list[0], words);
+	return !shell_in_case(&s->open) &&
+	       (!s->command.count || word_is(s, &s->command.list[0], words));
 }
 
 /* A keyword at a command's start changes only what is open. */
@@ -461,6 +462,11 @@ static int separator(struct script *s)
 
 	s->c.at++;
 	twice = shell_at(&s->c, c);
+	if (shell_in_case(&s->open)) {
+		shell_case(s->sh, &s->open, &s->command, c);
+		begin_command(s);
+		return 0;
+	}
 	s->behind &= !s->command.count && !s->assigned && c == '\n';
 	if (end_command(s))
 		return -1;
@@ -470,6 +476,11 @@ static int separator(struct script *s)
 		s->behind = true;
 	} else if ((c == '\n' && !s->behind) || c == ';') {
 		s->chain = IS_TRUE;
+	}
+	if (c == ';') {
+		s->c.at += twice;
+		if (twice || shell_at(&s->c, '&'))
+			shell_case_end(&s->open, shell_at(&s->c, '&'));
 	}
 	return c == '\n' && s->heredoc ? read_heredoc(s) : 0;
 }

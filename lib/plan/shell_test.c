@@ -122,6 +122,15 @@ static void step(struct branches *b, const char *word, enum truth last)
 	}
 }
 
+static void push(struct branches *b, const char *word)
+{
+	b->word[b->count] = NULL;
+	b->match = NOT_TRUE;
+	b->state[b->count++] = !strcmp(word, "if")     ? BRANCH_ASKS
+			       : !strcmp(word, "case") ? BRANCH_CASE
+						       : BRANCH_UNKNOWN;
+}
+
 static bool is_one(const char *word, const char *const *list)
 {
 	while (*list && strcmp(*list, word))
@@ -141,9 +150,7 @@ bool shell_keyword(struct branches *b, const char *word, enum truth last)
 		if (b->count == BRANCHES_MAX)
 			b->beyond++;
 		else
-			b->state[b->count++] = strcmp(word, "if")
-						       ? BRANCH_UNKNOWN
-						       : BRANCH_ASKS;
+			push(b, word);
 		return true;
 	}
 	if (is_one(word, closes)) {
@@ -159,6 +166,70 @@ bool shell_keyword(struct branches *b, const char *word, enum truth last)
 		return true;
 	}
 	return is_one(word, others);
+}
+
+bool shell_in_case(const struct branches *b)
+{
+	enum branch now = b->count ? b->state[b->count - 1] : BRANCH_TAKEN;
+
+	return !b->beyond && (now == BRANCH_CASE || now == BRANCH_PATTERN);
+}
+
+/* Whether the case's word is PATTERN. */
+static enum truth matches(struct shell *sh, const char *word,
+			  const struct shell_words *pattern)
+{
+	const char *text = shell_chars(sh, &pattern->list[0].text);
+
+	if (pattern->count != 1 || !shell_known(pattern))
+		return NOT_KNOWN;
+	if (!strcmp(text, "*") && !pattern->list[0].quoted)
+		return IS_TRUE;
+	return is_pattern(&pattern->list[0]) ? NOT_KNOWN
+					     : truth(!strcmp(text, word));
+}
+
+void shell_case(struct shell *sh, struct branches *b,
+		const struct shell_words *w, char separator)
+{
+	struct shell_words pattern = *w;
+	int top = b->count - 1;
+
+	if (b->state[top] == BRANCH_CASE) {
+		b->state[top] = BRANCH_UNKNOWN;
+		if (w->count < 2 || sh->doubt || !shell_known(w) ||
+		    strcmp(shell_chars(sh, &w->list[1].text), "in") != 0)
+			return;
+		b->state[top] = BRANCH_PATTERN;
+		b->word[top] = shell_chars(sh, &w->list[0].text);
+		pattern.list += 2;
+		pattern.count -= 2;
+	}
+	if (pattern.count && b->match != IS_TRUE) {
+		enum truth one = matches(sh, b->word[top], &pattern);
+
+		b->match = one == NOT_TRUE ? b->match : one;
+	}
+	if (separator != ')')
+		return;
+	b->state[top] = b->match == IS_TRUE    ? BRANCH_TAKEN
+			: b->match == NOT_TRUE ? BRANCH_SKIPPED
+					       : BRANCH_UNKNOWN;
+}
+
+void shell_case_end(struct branches *b, bool on)
+{
+	int top = b->count - 1;
+
+	if (top < 0 || b->beyond || !b->word[top])
+		return;
+	b->match = NOT_TRUE;
+	if (on && b->state[top] != BRANCH_OVER)
+		b->state[top] = BRANCH_UNKNOWN;
+	else if (b->state[top] == BRANCH_TAKEN)
+		b->state[top] = BRANCH_OVER;
+	else if (b->state[top] == BRANCH_SKIPPED)
+		b->state[top] = BRANCH_PATTERN;
 }
 
 enum truth shell_taken(const struct branches *b)
