@@ -47,6 +47,8 @@ static const struct check_text table[] = {
 	"Which way it goes is known only when the script runs."},
 {"import-corrected", NULL, "--sequence-parallel (with tp 1)", "no --sequence-parallel",
 	"Megatron-LM's command line changes it without a word. The import follows it, since that is what ran, and says so."},
+{"import-data", NULL, "--data-path a --mock-data", "--data-path a",
+	"Megatron-LM refuses to start with more than one of them: nobody knows which was meant."},
 {"import-duplicate", NULL, "--lr 0.1 --lr 0.2", "--lr 0.1",
 	"The last one counts, as in Megatron-LM, which says nothing."},
 {"import-family", NULL, "\"model_type\": \"mamba\"", "\"model_type\": \"llama\"",

@@ -77,6 +77,9 @@ void conf_bind_set(struct conf *c, const char *set);
 /* Whether NAME may have been meant as OTHER. */
 bool conf_is_near(const char *name, const char *other);
 
+/* Why Megatron's field NAME is no setting here, or NULL. */
+const char *conf_because(const char *name);
+
 /* Suggest names that NAME may have been meant as, in the last finding. */
 void conf_suggest_name(struct conf *c, const char *name);
 

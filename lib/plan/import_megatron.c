@@ -92,10 +92,12 @@ static void put(struct import *im, const char *field, const struct flag *flag)
 static void cannot(struct import *im, const struct flag *flag)
 {
 	struct import_source from = import_source(im, flag);
+	char name[NAME_MAX_LEN];
+	const char *because = conf_because(field_name(name, flag->name));
 
 	report_add(im->report, "import-flag", ERROR, "", &from.at,
-		   "%.100s concerns the model and has no setting here",
-		   flag->name);
+		   "%.100s concerns the model and has no setting here%s%s",
+		   flag->name, because ? ": " : "", because ? because : "");
 }
 
 static void put_constant(struct import *im, const struct import_row *row,

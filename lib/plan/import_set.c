@@ -102,18 +102,41 @@ static bool to_bool(const char *word, bool *yes)
 	return *yes || !strcasecmp(word, "false");
 }
 
+/* The words with commas between them. */
+static const char *joined(struct import *im, const char *const *item, int count)
+{
+	size_t room = 1;
+	char *all, *t;
+
+	for (int i = 0; i < count; i++)
+		room += strlen(item[i]) + 1;
+	t = all = arena_alloc(im->arena, room, 1);
+	for (int i = 0; i < count; i++) {
+		if (i)
+			*t++ = ',';
+		t = stpcpy(t, item[i]);
+	}
+	return all;
+}
+
 /* One word, or words that are numbers of one list. */
 static bool to_ints(struct import *im, const char *const *item, int count,
 		    struct ints *out)
 {
-	enum { WORDS = 1024 };
-	const char *all = count ? item[0] : "";
+	int column;
 
-	if (count > WORDS)
-		return false;
-	for (int i = 1; i < count; i++)
-		all = arena_printf(im->arena, "%s,%s", all, item[i]);
-	return import_list(all, im->arena, out);
+	return import_list(joined(im, item, count), im->arena, out, &column);
+}
+
+/* Show where the words, which are no list, cease to be one. */
+static void mark_list(struct import *im, const char *const *item, int count)
+{
+	const char *all = joined(im, item, count);
+	struct ints list;
+	int column;
+
+	if (!import_list(all, im->arena, &list, &column))
+		report_mark(im->report, all, column);
 }
 
 static bool to_floats(struct import *im, const char *const *item, int count,
@@ -218,6 +241,8 @@ bool import_put(struct import *im, const char *name, const char *const *item,
 			   path_of(im, group, f), &from.at,
 			   "%.100s wants %s, not '%.100s'%s", from.what, wants,
 			   words(im, item, count), variable_hint(item, count));
+		if (f->type == FIELD_INTS)
+			mark_list(im, item, count);
 		mark_given(im, group, row, from.at);
 		return false;
 	}

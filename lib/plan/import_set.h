@@ -101,8 +101,10 @@ int import_give_up(struct import *im, int line, const char *fmt, ...)
 
 /*
  * A list as Python says it, without evaluating anything: "([0]*3+[1]*5)",
- * "(127, 0)", "4".  False: it is none, or has more than IMPORT_ITEMS_MAX.
+ * "(127, 0)", "4".  False: it is none from *COLUMN on, counted from 1, or has
+ * more than IMPORT_ITEMS_MAX.
  */
-bool import_list(const char *text, struct arena *a, struct ints *out);
+bool import_list(const char *text, struct arena *a, struct ints *out,
+		 int *column);
 
 #endif

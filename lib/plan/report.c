@@ -5,11 +5,15 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include "lib/plan/check.h"
 
 /* More ways out than this help nobody. */
 enum { SUGGEST_MAX = 8 };
+
+/* No setting has a longer path; a stranger's may. */
+enum { PATH_MAX_LEN = 120 };
 
 /* TEXT without what would end a line. */
 static const char *one_line(const char *text, struct arena *a)
@@ -49,7 +53,10 @@ void report_add(struct report *r, const char *id, enum severity severity,
 	*f = (struct finding){
 		.id = check->id,
 		.severity = severity,
-		.path = path ? path : "",
+		.path = !path ? ""
+			: strlen(path) > PATH_MAX_LEN
+				? arena_strndup(r->arena, path, PATH_MAX_LEN)
+				: path,
 		.file = from ? from->file : NULL,
 		.line = from ? from->line : 0,
 	};

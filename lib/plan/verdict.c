@@ -19,6 +19,7 @@ static void count(struct verdict *v)
 	v->counted = shape_is_complete(&c->shape);
 	if (v->counted) {
 		v->parameters = shape_parameters(&c->shape);
+		v->parameters_active = shape_parameters_active(&c->shape);
 		v->padded_vocab_size =
 			place_padded_vocab(&c->place, c->shape.vocab_size);
 		shape_hash(&c->shape, v->hash);
@@ -122,11 +123,13 @@ static void put_sum(FILE *f, const struct verdict *v)
 	else
 		fputs(v->served ? "valid" : "valid, not served", f);
 	if (v->counted)
-		fprintf(f,
-			", %" PRId64 " parameters, vocabulary %" PRId64
-			" in %" PRId64 " row%s",
-			v->parameters, v->config->shape.vocab_size,
-			v->padded_vocab_size, plural(v->padded_vocab_size));
+		fprintf(f, ", %" PRId64 " parameters", v->parameters);
+	if (v->counted && v->parameters_active < v->parameters)
+		fprintf(f, " (%" PRId64 " active)", v->parameters_active);
+	if (v->counted)
+		fprintf(f, ", vocabulary %" PRId64 " in %" PRId64 " row%s",
+			v->config->shape.vocab_size, v->padded_vocab_size,
+			plural(v->padded_vocab_size));
 	if (v->world)
 		fprintf(f, ", world %" PRId64, v->world);
 	if (v->dp)
@@ -204,6 +207,8 @@ const char *verdict_json(const struct verdict *v, struct arena *a)
 			    v->counted ? json_string(v->hash) : json_null());
 	json_object_set_new(out, "parameters",
 			    json_count(v->counted, v->parameters));
+	json_object_set_new(out, "parameters_active",
+			    json_count(v->counted, v->parameters_active));
 	json_object_set_new(out, "padded_vocab_size",
 			    json_count(v->counted, v->padded_vocab_size));
 	json_object_set_new(out, "world", json_count(v->world, v->world));
