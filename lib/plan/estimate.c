@@ -6,7 +6,7 @@
 
 #include "lib/plan/estimate_rule.h"
 #include "lib/plan/gpu.h"
-#include "lib/plan/plan.h"
+#include "lib/plan/slice.h"
 
 /* All that one estimate is made of. */
 struct making {
@@ -18,6 +18,7 @@ struct making {
 	struct machine machine;
 	struct estimator s;
 	struct pipeline pipe;
+	struct weights weights;	 /* if they are known */
 	struct stage_cost *cost; /* by stage */
 	struct arena *a;
 };
@@ -120,22 +121,19 @@ double estimate_pipeline(const struct pipeline *p,
 static int count_slice(struct making *b, int pp, double params[CLASSES],
 		       double *own, double *packed, struct err *e)
 {
-	int rank = grid_rank(&b->grid, (struct coord){.pp = pp});
 	double sum_tp = 0, sum_kv = 0;
-	struct plan p;
-	struct arena a;
+	struct arena a = {0};
+	struct slice s;
 
 	if (arena_open(&a, e))
 		return -1;
-	if (plan_slice(&p, b->c, b->grid.world, rank, &a, e)) {
-		arena_close(&a);
-		return -1;
-	}
+	slice_build(&s, &b->c->shape, &b->c->place, &b->grid, &b->stages,
+		    &b->weights, (struct coord){.pp = pp}, &a);
 	for (int c = 0; c < CLASSES; c++)
-		params[c] = (double)p.slice.flat[c].buckets.elements;
-	*own = (double)p.slice.own;
-	for (int i = 0; i < p.slice.params; i++) {
-		const struct param *x = &p.slice.param[i];
+		params[c] = (double)s.flat[c].buckets.elements;
+	*own = (double)s.own;
+	for (int i = 0; i < s.params; i++) {
+		const struct param *x = &s.param[i];
 
 		sum_tp += x->sum_tp ? (double)(x->rows * x->cols) : 0;
 		sum_kv += x->sum_kv ? (double)((x->rows - x->kv_row) * x->cols)
@@ -164,8 +162,7 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 		arrays += x->arrays;
 	}
 	own = estimate_own(b->c, &b->grid, params);
-	if (weights_known(&b->c->shape) &&
-	    count_slice(b, pp, params, &own, &packed, e))
+	if (b->weights.count && count_slice(b, pp, params, &own, &packed, e))
 		return -1;
 	estimate_state(b->c, params[CLASS_DENSE] + params[CLASS_EXPERT], own,
 		       r->bytes);
@@ -229,6 +226,8 @@ static int make(struct making *b, struct err *e)
 	for (int i = 0; i < b->stages.count; i++)
 		estimator_stage(&b->s, &b->c->place, &b->stages.stage[i],
 				&b->cost[i]);
+	if (weights_known(&b->c->shape))
+		weights_build(&b->weights, &b->c->shape, b->a);
 	out->pp = b->stages.pp;
 	out->rank = arena_alloc(b->a, (size_t)out->pp, sizeof(*out->rank));
 	for (int pp = 0; pp < out->pp; pp++) {
