@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# How long the plan tools take: 10,000 configs, and a plan of 16,384 ranks.
+# How long the plan tools take: 10,000 configs, placements for 4096 ranks, and a
+# plan of 16,384.
 set -eu
 t=$(mktemp -d)
 trap 'rm -rf "$t"' EXIT
@@ -23,6 +24,11 @@ timed() { # timed TEXT COMMAND...
 
 timed "cfg-finalize, 10,000 files of $(grep -c = "$t/many/0.cfg") lines, -j 2" \
 	cfg-finalize -j 2 "$t/many"
+for model in llama-3-70b mixtral-8x7b deepseek-v3; do
+	timed "cfg-finalize --suggest, world 4096, $model" \
+		cfg-finalize --suggest --world 4096 --gpu-memory 80G --from hf \
+		--set run.global_batch_size=4096 "test/data/hf/$model.json"
+done
 timed "stage-build, 16,384 ranks as tp8 pp16 vp2, JSON" \
 	stage-build --world 16384 --json etc/llama3-8B.cfg \
 	--set place.tensor_model_parallel_size=8 \
