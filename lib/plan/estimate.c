@@ -63,58 +63,43 @@ double estimate_flops(const struct config *c)
 	return 3 * all * (double)c->run.global_batch_size;
 }
 
-double estimate_message(const struct estimator *s)
-{
-	return cost_comm(s->machine, PROG_SEND, s->machine->span[GROUP_PP],
-			 s->stream);
-}
-
 /*
  * Seconds between two micro-batches: the busiest rank's work on one, or what
- * the way of one from rank R and back takes over as many as R lets out.
+ * the way of one from rank 0 and back takes over as many as it lets out.
  */
-static double cycle_of(const struct pipeline *p, const struct stage_cost *cost,
-		       double message)
+static double cycle_of(const struct pipeline *p, const struct stage_cost *cost)
 {
-	int stages = p->pp * p->vp;
 	double most = 0, after = 0, kept = 0;
 
-	for (int r = p->pp - 1; r >= 0; r--) {
-		double rank = 0, out = p->pp - r;
+	for (int r = 0; r < p->pp; r++) {
+		double rank = 0;
 
 		for (int v = 0; v < p->vp; v++)
 			rank += cost[v * p->pp + r].time[0] +
 				cost[v * p->pp + r].time[1];
 		most = fmax(most, rank);
-		after += rank;
-		if (p->vp == 1)
-			most = fmax(most,
-				    (after + 2 * (out - 1) * message) / out);
 	}
-	if (p->vp == 1)
-		return most;
 	/* Each chunk of rank 0 waits for all stages behind it. */
-	after = 0;
-	for (int i = stages - 1; i >= 0; i--) {
+	for (int i = p->pp * p->vp - 1; i >= 0; i--) {
 		after += cost[i].time[0] + cost[i].time[1];
 		if (i % p->pp == 0)
-			kept += after + 2 * (stages - 1 - i) * message;
+			kept += after;
 	}
+	if (p->vp == 1)
+		return fmax(most, kept / p->pp);
 	return fmax(most, kept / (2 * p->pp - 1 + (p->vp - 1) * p->group));
 }
 
 double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message)
+			 const struct stage_cost *cost)
 {
-	double cycle = cycle_of(p, cost, message), way = 0;
-	int stages = p->pp * p->vp;
+	double cycle = cycle_of(p, cost), way = 0;
 
-	for (int i = 0; i < stages; i++)
+	for (int i = 0; i < p->pp * p->vp; i++)
 		way += cost[i].time[0] + cost[i].time[1];
 	if (p->vp == 1)
-		return (p->m - 1) * cycle + way + 2 * (stages - 1) * message;
-	return p->m * cycle + fmax(way - cycle, 0) / p->vp +
-	       2 * (stages - 1) * message;
+		return (p->m - 1) * cycle + way;
+	return p->m * cycle + fmax(way - cycle, 0) / p->vp;
 }
 
 /* What the plan of the weights says of a rank's flat buffers. */
@@ -196,8 +181,7 @@ static void simulate(struct making *b, double finish)
 			time[k * count + i] = b->cost[i].time[k];
 	for (int r = 0; r < p->pp; r++)
 		sched_build(&sched[r], p->pp, r, p->vp, p->m, p->group, b->a);
-	sched_simulate(&sim, sched, p->pp, p->vp, time, time + count,
-		       estimate_message(&b->s), b->a);
+	sched_simulate(&sim, sched, p->pp, p->vp, time, time + count, 0, b->a);
 	out->step = sim.step + finish;
 	out->bubble = sim.bubble * sim.step / out->step;
 	out->tokens_per_second = (double)run->global_batch_size *

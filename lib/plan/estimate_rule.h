@@ -85,15 +85,12 @@ double estimate_own(const struct config *c, const struct grid *g,
 double estimate_finish(const struct estimator *s, const struct grid *g,
 		       const double params[CLASSES], double arrays);
 
-/* Seconds of a message from stage to stage. */
-double estimate_message(const struct estimator *s);
-
 /*
  * What sched_simulate finds for a step's pipeline, about: one cycle for each
  * micro-batch, and the way of the first.
  */
 double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message);
+			 const struct stage_cost *cost);
 
 /* Bytes of HOST. */
 int64_t estimate_host(const struct estimator *s, int m);

@@ -312,8 +312,7 @@ static double time_of(const struct search *f)
 		finish = fmax(finish,
 			      estimate_finish(&f->s, &f->grid, params, arrays));
 	}
-	return finish +
-	       estimate_pipeline(&f->pipe, f->cost, estimate_message(&f->s));
+	return finish + estimate_pipeline(&f->pipe, f->cost);
 }
 
 static void cost_stages(struct search *f)
