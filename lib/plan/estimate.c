@@ -87,7 +87,8 @@ static double cycle_of(const struct pipeline *p, const struct stage_cost *cost)
 	}
 	if (p->vp == 1)
 		return fmax(most, kept / p->pp);
-	return fmax(most, kept / (2 * p->pp - 1 + (p->vp - 1) * p->group));
+	return fmax(most,
+		    kept / (double)(2 * p->pp - 1 + (p->vp - 1) * p->group));
 }
 
 double estimate_pipeline(const struct pipeline *p,
@@ -98,8 +99,8 @@ double estimate_pipeline(const struct pipeline *p,
 	for (int i = 0; i < p->pp * p->vp; i++)
 		way += cost[i].time[0] + cost[i].time[1];
 	if (p->vp == 1)
-		return (p->m - 1) * cycle + way;
-	return p->m * cycle + fmax(way - cycle, 0) / p->vp;
+		return (double)(p->m - 1) * cycle + way;
+	return (double)p->m * cycle + fmax(way - cycle, 0) / p->vp;
 }
 
 /* What the plan of the weights says of a rank's flat buffers. */
@@ -165,25 +166,42 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 	return 0;
 }
 
-/* The steps of all ranks with the times of their stages. */
-static void simulate(struct making *b, double finish)
+/* Seconds of the pipeline, and what share of it the ranks wait. */
+static double simulate(struct making *b, double *bubble)
 {
 	const struct pipeline *p = &b->pipe;
-	int count = p->pp * p->vp;
+	int count = p->pp * p->vp, m = (int)p->m;
 	double *time = arena_alloc(b->a, 2 * (size_t)count, sizeof(*time));
 	struct sched *sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*sched));
 	struct sched_sim sim;
-	struct estimate *out = b->out;
-	const struct run *run = &b->c->run;
+	double busy = 0, step;
 
 	for (int i = 0; i < count; i++)
-		for (int k = 0; k < 2; k++)
+		for (int k = 0; k < 2; k++) {
 			time[k * count + i] = b->cost[i].time[k];
+			busy += b->cost[i].time[k] / p->pp;
+		}
+	if (p->m > PIPELINE_SLOTS_MAX / count) {
+		step = estimate_pipeline(p, b->cost);
+		*bubble = 1 - busy * (double)p->m / step;
+		return step;
+	}
 	for (int r = 0; r < p->pp; r++)
-		sched_build(&sched[r], p->pp, r, p->vp, p->m, p->group, b->a);
+		sched_build(&sched[r], p->pp, r, p->vp, m, (int)p->group, b->a);
 	sched_simulate(&sim, sched, p->pp, p->vp, time, time + count, 0, b->a);
-	out->step = sim.step + finish;
-	out->bubble = sim.bubble * sim.step / out->step;
+	*bubble = sim.bubble;
+	return sim.step;
+}
+
+/* The time of a step, and what follows from it. */
+static void fill_step(struct making *b, double finish)
+{
+	struct estimate *out = b->out;
+	const struct run *run = &b->c->run;
+	double bubble, pipe = simulate(b, &bubble);
+
+	out->step = pipe + finish;
+	out->bubble = bubble * pipe / out->step;
 	out->tokens_per_second = (double)run->global_batch_size *
 				 (double)b->c->shape.seq_length / out->step;
 	out->flops_share = estimate_flops(b->c) /
@@ -201,11 +219,13 @@ static int make(struct making *b, struct err *e)
 	b->pipe = (struct pipeline){
 		.pp = b->stages.pp,
 		.vp = b->stages.vp,
-		.m = (int)run_microbatches(&b->c->run, b->grid.dp),
-		.group = (int)b->c->place.microbatch_group_size_per_vp_stage,
+		.m = run_microbatches(&b->c->run, b->grid.dp),
+		.group = b->c->place.microbatch_group_size_per_vp_stage,
 	};
 	if (b->pipe.vp == 1)
 		b->pipe.group = b->pipe.pp;
+	if (b->pipe.group > PIPELINE_GROUP_MAX)
+		b->pipe.group = PIPELINE_GROUP_MAX;
 	b->cost = arena_alloc(b->a, (size_t)b->stages.count, sizeof(*b->cost));
 	for (int i = 0; i < b->stages.count; i++)
 		estimator_stage(&b->s, &b->c->place, &b->stages.stage[i],
@@ -222,7 +242,7 @@ static int make(struct making *b, struct err *e)
 			out->worst = pp;
 		}
 	}
-	simulate(b, finish);
+	fill_step(b, finish);
 	return 0;
 }
 

@@ -88,8 +88,9 @@ static bool inner_full(const struct stages *st)
 static void fill_balanced(struct stages *out, const struct estimator *s)
 {
 	const struct shape *shape = &s->dims.config->shape;
-	double lo = 0, hi = seconds(&s->before[shape->num_layers]) +
-			    end_seconds(s) + seconds(&s->embedding);
+	double whole = seconds(&s->before[shape->num_layers]) + end_seconds(s) +
+		       seconds(&s->embedding);
+	double lo = 0, hi = 1.001 * whole; /* where all of it surely fits */
 	const double close = 1e-4 * hi;
 
 	while (hi - lo > close) {
