@@ -82,12 +82,18 @@ all_valid "Nemotron-NAS" 64 80G --from hf $hf/nemotron-nas.json "${batch[@]}"
 run cfg-finalize --suggest --world 8 --gpu-memory 80G \
 	--set run.global_batch_size=64 etc/llama3-8B.cfg
 like "the input's placement is said to be a hint" "$out" \
-	"is a hint only: tensor_model_parallel_size = 2, "
+	"is a hint only: tensor_model_parallel_size = 2,"
 like "and has a row of its own" "$out" "given +2 +yes +2 +2 "
 like "memory is that of the GPU, its nodes have eight" "$out" \
 	"8 ranks in nodes of 8, GPU h200 with 80.0G"
 like "what was given is taken back" "$out" \
 	"num_virtual_stages_per_pipeline_rank=unset"
+
+all_valid "a given placement" 8 80G etc/llama3-8B.cfg \
+	--set run.global_batch_size=64
+run cfg-finalize -o - --set place.sequence_parallel=unset etc/llama3-8B.cfg
+like "--set PATH=unset leaves the default" "$out" \
+	"sequence_parallel = false; # default"
 
 # Another GPU
 run cfg-finalize --suggest --world 8 --gpu a100-80g \

@@ -58,10 +58,17 @@ void estimator_build(struct estimator *out, const struct config *c,
 void estimator_stage(const struct estimator *s, const struct place *p,
 		     const struct stage *st, struct stage_cost *out);
 
-/* The pipeline of one step. */
+/* The pipeline of one step: M micro-batches, in groups with virtual stages. */
 struct pipeline {
-	int pp, vp, m, group;
+	int pp, vp;
+	int64_t m, group;
 };
+
+/*
+ * Larger groups, which nobody runs, are taken for this, and longer steps are
+ * not simulated.
+ */
+enum { PIPELINE_GROUP_MAX = 1 << 12, PIPELINE_SLOTS_MAX = 1 << 20 };
 
 /*
  * Bytes of activations of pipeline rank R at the peak, COST by stage; what
@@ -85,17 +92,14 @@ double estimate_own(const struct config *c, const struct grid *g,
 double estimate_finish(const struct estimator *s, const struct grid *g,
 		       const double params[CLASSES], double arrays);
 
-/* Seconds of a message from stage to stage. */
-double estimate_message(const struct estimator *s);
-
 /*
  * What sched_simulate finds for a step's pipeline, about: one cycle for each
  * micro-batch, and the way of the first.
  */
 double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message);
+			 const struct stage_cost *cost);
 
 /* Bytes of HOST. */
-int64_t estimate_host(const struct estimator *s, int m);
+int64_t estimate_host(const struct estimator *s, int64_t m);
 
 #endif

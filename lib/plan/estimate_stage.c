@@ -267,6 +267,22 @@ static void add_sharded(const struct estimator *s, const struct place *p,
 			    gather + scatter);
 }
 
+/*
+ * A stage waits for what it receives: the transfer begins when it asks for
+ * it.
+ */
+static void add_messages(const struct estimator *s, const struct stage *st,
+			 struct stage_cost *out)
+{
+	double t = cost_comm(s->machine, PROG_SEND, s->machine->span[GROUP_PP],
+			     s->stream);
+
+	if (st->pp || st->vp)
+		out->time[0] += t;
+	if (!st->loss)
+		out->time[1] += t;
+}
+
 void estimator_stage(const struct estimator *s, const struct place *p,
 		     const struct stage *st, struct stage_cost *out)
 {
@@ -289,4 +305,5 @@ void estimator_stage(const struct estimator *s, const struct place *p,
 		out->extra[0] = fmax(out->extra[0], head_extra(s));
 	if (p->data_parallel_sharding_strategy > SHARD_OPTIM)
 		add_sharded(s, p, out);
+	add_messages(s, st, out);
 }

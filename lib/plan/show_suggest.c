@@ -34,8 +34,8 @@ static void put_row(FILE *f, const char *name, const struct suggestion *r,
 	const struct placement *p = &r->place;
 
 	fprintf(f,
-		"%5s %3d %3s %3d %3d %3d %3d %3d %5d %5" PRId64
-		"  %-9s %4d %6s %8s %6s %4.1f%% %5.1f%% %6s\n",
+		"%5s %3d %3s %3d %3d %3d %3d %3d %5d %3" PRId64
+		"  %-9s %4d %6s %8s %6s %4.1f%% %5.1f%% %4s\n",
 		name, p->tp, p->sp ? "yes" : "-", p->pp, p->vp, p->cp, p->ep,
 		p->etp, p->dp, p->micro, again_text(p, a), zeros[p->sharding],
 		word_bytes(r->memory).s, seconds_text(r->step, a),
@@ -109,14 +109,32 @@ static void put_none(FILE *f, const struct suggest *s, struct arena *a)
 			word_bytes(room).s);
 }
 
+/* Settings in lines of at most 100 columns. */
+static void put_hints(FILE *f, const char *text)
+{
+	int column;
+
+	if (!*text)
+		return;
+	column = fprintf(f, "the input's placement is a hint only:");
+	while (*text) {
+		int len = (int)strcspn(text, ",");
+
+		len += text[len] == ',';
+		if (column + 1 + len > 100)
+			column = fprintf(f, "\n   ") - 1;
+		column += fprintf(f, " %.*s", len, text);
+		text += len + strspn(text + len, " ");
+	}
+	fputc('\n', f);
+}
+
 void show_suggest(FILE *f, const struct suggest *s, const char *file,
 		  struct arena *a)
 {
 	fprintf(f, "%s on %s: %s placements looked at\n", file,
 		where_text(s, a), word_count(s->looked_at).s);
-	if (*s->hints)
-		fprintf(f, "the input's placement is a hint only: %s\n",
-			s->hints);
+	put_hints(f, s->hints);
 	if (!s->on.gpu->measured)
 		fprintf(f,
 			"times on %s were not measured: its data sheet, with "
@@ -126,8 +144,8 @@ void show_suggest(FILE *f, const struct suggest *s, const char *file,
 		put_none(f, s, a);
 		return;
 	}
-	fputs("\n    #  tp  sp  pp  vp  cp  ep etp    dp micro  recompute "
-	      "zero memory     step  tok/s   MFU bubble served\n",
+	fputs("\n    #  tp  sp  pp  vp  cp  ep etp    dp mbs  recompute "
+	      "zero memory     step  tok/s   MFU bubble runs\n",
 	      f);
 	for (int i = 0; i < s->rows; i++) {
 		if (i == s->best)

@@ -5,13 +5,13 @@
  *
  * The space: every tp, cp, pp, dp that tile the world, ep and etp besides, tp
  * and etp within a node and etp at most tp; sequence_parallel on and off;
- * every number of virtual stages and micro_batch_size up to
- * SUGGEST_MICRO that divides the batch; the even cut of the layers and the
- * one that balances the stages' times; no recompute, that of norms and mlps,
- * and that of the fewest layers which makes it fit; no sharding, that of the
- * optimizer, and of parameters too.  Of each (tp, pp, cp, ep, etp) the best
- * one is kept.  Behind the best SUGGEST_ROWS come, if they are not among them,
- * the best SUGGEST_SERVED that train-worker runs.
+ * every number of virtual stages up to SUGGEST_VIRTUAL, and every
+ * micro_batch_size up to SUGGEST_MICRO that divides the batch; the even cut of
+ * the layers and the one that balances the stages' times; no recompute, that
+ * of norms and mlps, and that of the fewest layers which makes it fit; no
+ * sharding, that of the optimizer, and of parameters too.  Of each (tp, pp,
+ * cp, ep, etp) the best one is kept.  Behind the best SUGGEST_ROWS come, if
+ * they are not among them, the best SUGGEST_SERVED that train-worker runs.
  */
 #ifndef PLAN_SUGGEST_H
 #define PLAN_SUGGEST_H
@@ -23,6 +23,7 @@ enum {
 	SUGGEST_ROWS = 12,
 	SUGGEST_SERVED = 4,
 	SUGGEST_MICRO = 64,
+	SUGGEST_VIRTUAL = 32,
 	SUGGEST_SETS = 32
 };
 

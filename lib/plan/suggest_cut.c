@@ -75,12 +75,22 @@ static double fill_alike(struct stages *out, const struct estimator *s)
 	return most;
 }
 
+/* Whether every stage between the ends has layers. */
+static bool inner_full(const struct stages *st)
+{
+	for (int i = 1; i < st->count - 1; i++)
+		if (!st->stage[i].num_layers)
+			return false;
+	return true;
+}
+
 /* The least that the longest stage can take; the others alike if possible. */
 static void fill_balanced(struct stages *out, const struct estimator *s)
 {
 	const struct shape *shape = &s->dims.config->shape;
-	double lo = 0, hi = seconds(&s->before[shape->num_layers]) +
-			    end_seconds(s) + seconds(&s->embedding);
+	double whole = seconds(&s->before[shape->num_layers]) + end_seconds(s) +
+		       seconds(&s->embedding);
+	double lo = 0, hi = 1.001 * whole; /* where all of it surely fits */
 	const double close = 1e-4 * hi;
 
 	while (hi - lo > close) {
@@ -88,8 +98,11 @@ static void fill_balanced(struct stages *out, const struct estimator *s)
 
 		*(fill_back(out, s, mid) ? &hi : &lo) = mid;
 	}
-	if (fill_alike(out, s) > hi)
-		fill_back(out, s, hi);
+	if (fill_alike(out, s) <= hi)
+		return;
+	fill_back(out, s, hi);
+	if (!inner_full(out))
+		fill_alike(out, s);
 }
 
 bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
@@ -97,7 +110,7 @@ bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
 {
 	const struct shape *shape = &s->dims.config->shape;
 	int64_t layers = shape->num_layers, first = 0;
-	bool divides, even = true, full = true;
+	bool divides, even = true;
 
 	out->pp = pp;
 	out->vp = vp;
@@ -125,9 +138,8 @@ bool cut_stages(struct stages *out, const struct estimator *s, int pp, int vp,
 		};
 		first += n;
 		even &= n == layers / out->count;
-		full &= n || !i || last;
 	}
-	return !balanced || (full && !(divides && even));
+	return !balanced || (inner_full(out) && !(divides && even));
 }
 
 /* "t*7", "t", "" */

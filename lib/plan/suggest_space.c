@@ -79,7 +79,9 @@ static double whole_time(const struct estimator *s, int64_t mtp)
 /* The most virtual stages of a rank. */
 static int most_virtual(const struct search *f, int pp)
 {
-	return pp > 1 ? (int)(f->c.shape.num_layers / pp) : 1;
+	int64_t most = pp > 1 ? f->c.shape.num_layers / pp : 1;
+
+	return most < SUGGEST_VIRTUAL ? (int)most : SUGGEST_VIRTUAL;
 }
 
 /* Bytes of parameters, gradients and optimizer if all of it is shared out. */
@@ -312,8 +314,7 @@ static double time_of(const struct search *f)
 		finish = fmax(finish,
 			      estimate_finish(&f->s, &f->grid, params, arrays));
 	}
-	return finish +
-	       estimate_pipeline(&f->pipe, f->cost, estimate_message(&f->s));
+	return finish + estimate_pipeline(&f->pipe, f->cost);
 }
 
 static void cost_stages(struct search *f)
@@ -410,13 +411,13 @@ static void look_cuts(struct search *f, const struct entry *x)
 
 	f->pipe = (struct pipeline){
 		.pp = pp,
-		.m = (int)(f->c.run.global_batch_size /
-			   (x->place.micro * x->place.dp)),
+		.m = f->c.run.global_batch_size /
+		     (x->place.micro * x->place.dp),
 		.group = pp,
 	};
 	for (int vp = most; vp >= 1; vp--) {
 		double bubble = whole * (pp - 1) / pp / vp;
-		double least = f->pipe.m * whole / pp + bubble;
+		double least = (double)f->pipe.m * whole / pp + bubble;
 		struct placement place = x->place;
 
 		if ((vp > 1 && f->pipe.m % pp) || least > most_time(f, &place))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # How long the plan tools take and how much memory, beside what is wanted of
-# them: thousands of configs, and a plan of 16,384 ranks.
+# them: thousands of configs, placements for 4096 ranks, and a plan of 16,384.
 set -eu
 t=$(mktemp -d)
 trap 'rm -rf "$t"' EXIT
@@ -58,6 +58,11 @@ timed 5 0 "cfg-finalize, 10,000 finalised files, -j 2" \
 	cfg-finalize --world 4 -j 2 "$t/final"
 timed 1 0 "cfg-finalize, $i config.json, -j 2" \
 	cfg-finalize --from hf -j 2 "$t/hf"
+for model in llama-3-70b mixtral-8x7b deepseek-v3; do
+	timed 2 0 "cfg-finalize --suggest, world 4096, $model" \
+		cfg-finalize --suggest --world 4096 --gpu-memory 80G --from hf \
+		--set run.global_batch_size=4096 "test/data/hf/$model.json"
+done
 timed 2 256 "stage-build, 16,384 ranks as tp8 pp16 vp2, JSON" \
 	stage-build --world 16384 --json etc/llama3-8B.cfg \
 	--set place.tensor_model_parallel_size=8 \
