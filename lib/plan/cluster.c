@@ -97,14 +97,14 @@ static void check_nodes(const struct cluster *cl, const struct place *p,
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(context_parallel_size),
 			   "keys and values of cp %" PRId64 " x tp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
+			   " go over the network from nodes of %" PRId64
 			   " GPUs",
 			   cp, tp, per);
 	if (ep > 1 && leaves(cl, ep * etp))
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(expert_model_parallel_size),
 			   "tokens for experts of ep %" PRId64 " x etp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
+			   " go over the network from nodes of %" PRId64
 			   " GPUs",
 			   ep, etp, per);
 }
