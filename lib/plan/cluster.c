@@ -33,8 +33,8 @@ static void check_world(const struct cluster *cl, struct report *r)
 	int64_t per = cl->gpus_per_node, most = cl->nodes * per;
 	int64_t nodes = per ? (cl->world + per - 1) / per : 0;
 
-	if (!cl->world || (per && !cl->nodes &&
-			   (cl->world <= per || cl->world % per == 0)))
+	if (!cl->world ||
+	    (per && !cl->nodes && (cl->world <= per || cl->world % per == 0)))
 		return;
 	if (per && !cl->nodes)
 		report_add(r, "cluster-world", ERROR, "", NULL,
@@ -97,14 +97,14 @@ static void check_nodes(const struct cluster *cl, const struct place *p,
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(context_parallel_size),
 			   "keys and values of cp %" PRId64 " x tp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
+			   " go over the network from nodes of %" PRId64
 			   " GPUs",
 			   cp, tp, per);
 	if (ep > 1 && leaves(cl, ep * etp))
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(expert_model_parallel_size),
 			   "tokens for experts of ep %" PRId64 " x etp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
+			   " go over the network from nodes of %" PRId64
 			   " GPUs",
 			   ep, etp, per);
 }
@@ -207,8 +207,8 @@ static void suggest_memory(const struct cluster *cl,
 		     p->tensor_model_parallel_size, 2, 1),
 		less(a, "place.pipeline_model_parallel_size",
 		     p->pipeline_model_parallel_size, 2, 1),
-		less(a, "place.context_parallel_size",
-		     p->context_parallel_size, 2, 1),
+		less(a, "place.context_parallel_size", p->context_parallel_size,
+		     2, 1),
 	};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
@@ -243,11 +243,12 @@ static void check_memory(const struct cluster *cl, const struct config *loaded,
 	bytes = cluster_memory(cl, c, family, &pp, &planned, &e);
 	how = planned ? "planned" : "estimated";
 	if (bytes > room)
-		report_add(r, "cluster-memory", ERROR, RUN_AT(micro_batch_size),
-			   "ranks of pipeline rank %d need %s (%s: %s), and the "
-			   "GPU has %s",
-			   pp, word_bytes(bytes).s, how,
-			   families_text(family, r->arena), word_bytes(room).s);
+		report_add(
+			r, "cluster-memory", ERROR, RUN_AT(micro_batch_size),
+			"ranks of pipeline rank %d need %s (%s: %s), and the "
+			"GPU has %s",
+			pp, word_bytes(bytes).s, how,
+			families_text(family, r->arena), word_bytes(room).s);
 	else if ((double)bytes > CLUSTER_SHARE * (double)room)
 		report_add(r, "cluster-memory-close", WARNING,
 			   RUN_AT(micro_batch_size),

@@ -280,8 +280,7 @@ static void set_dims(struct build *b)
 		.zero_centered = s->layernorm_zero_centered_gamma,
 		.eps = s->layernorm_epsilon,
 	};
-	*attn = prog_attn_dims(b->in->config, b->H, b->G,
-			       b->H * slice->at.tp);
+	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	b->norm = norm;
 	b->attn = attn;
 }
@@ -332,16 +331,16 @@ static void set_families(struct build *b)
 	p->rope = NO_REF;
 	p->rope_half = prog_rope_half(s);
 	if (s->position_embedding_type == POS_ROPE) {
-		struct buf table = buf_sums(b, FAMILY_ACT,
-					    b->T * p->rope_half * 2);
+		struct buf table =
+			buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 
 		p->rope = buf_ref(&table);
 	}
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
 				    prog_attn_scratch(b->in->config, b->attn));
-	scratch = prog_comm_scratch(
-		b->in->config, b->in->grid->world,
-		rows > slice->elements ? rows : slice->elements);
+	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
+				    rows > slice->elements ? rows
+							   : slice->elements);
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 

@@ -157,8 +157,8 @@ int64_t prog_head_rows(int64_t tokens, int64_t row_bytes, bool device)
 void head_forward(struct build *b, struct stream *s, struct chunk_saved *v)
 {
 	int64_t V = vocab_rows(b);
-	int64_t most = prog_head_rows(b->N, V * (int64_t)b->out->elem,
-				      b->device);
+	int64_t most =
+		prog_head_rows(b->N, V * (int64_t)b->out->elem, b->device);
 	struct buf y = stream_norm(b, s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
 				   &v->stat_last);
 	struct head_rows h = {.dy = NO_BUF};

@@ -63,7 +63,9 @@ static void add_softmax(struct works *w, const struct work_dims *d,
 	struct work *x = work_add(w, WORK_ATTN, MODULE_CORE);
 
 	x->in = h->qk > h->v ? h->qk : h->v;
-	x->rows = 2 * context(d, layer);
+	/* Each step of a ring sees its part of them. */
+	x->rows = 2 * context(d, layer) / d->cp;
+	x->count = h->H / h->G;
 	x->flops[0] = 2 * pairs * (h->qk + h->v);
 	x->flops[1] = 2 * pairs * (3 * h->qk + 2 * h->v);
 	x->bytes[0] = in + out;
@@ -224,8 +226,8 @@ void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
 	const struct ints *own = &s->heterogeneous_num_query_groups;
-	int64_t groups = layer < own->count ? own->item[layer]
-					    : s->num_query_groups;
+	int64_t groups =
+		layer < own->count ? own->item[layer] : s->num_query_groups;
 
 	if (!groups)
 		return;
