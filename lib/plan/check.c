@@ -223,6 +223,7 @@ static const struct check table[] = {
 {"import-key", WARNING, "every key of a config.json is known"},
 {"import-run", WARNING, "every flag that concerns the training has a setting here"},
 {"import-duplicate", WARNING, "a flag is given once"},
+{"import-blocks", ERROR, "the JSON of layers with sizes of their own says of the model what the flags say"},
 {"import-exclusive", ERROR, "of fp16 and bf16, of activations, of sources of data there is one"},
 {"import-unset", WARNING, "a script sets the variables that it uses"},
 {"import-condition", WARNING, "a script sets the variables that it uses outside of loops and conditions that are not known"},

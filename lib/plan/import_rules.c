@@ -279,6 +279,9 @@ static void rule_exclusive(struct import *im, const struct flags *flags)
 
 void import_rules(struct import *im, const struct flags *flags)
 {
+	const struct flag *blocks = import_flag(
+		flags, "--heterogeneous-layers-config-encoded-json");
+
 	rule_removed(im, flags);
 	rule_groups(im, flags);
 	rule_positions(im, flags);
@@ -296,4 +299,6 @@ void import_rules(struct import *im, const struct flags *flags)
 	rule_exclusive(im, flags);
 	import_default(im, "share_embeddings_and_output_weights", "true",
 		       CLI ": tied");
+	if (blocks)
+		import_blocks(im, blocks);
 }
