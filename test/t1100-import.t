@@ -306,4 +306,23 @@ like "a caret shows where a list ends to be one" "$(cfg-finalize --from megatron
     \(\[0\]\*1\+\[1\]\*x\)
                \^
 "
+# layers with sizes of their own, as JSON on the command line
+good=test/data/good/import-blocks.cfg
+blocks() { # blocks SED: what is said of the changed file
+	sed "$1" $good >"$T/blocks.args"
+	cfg-finalize --from megatron --vocab-size 256 "$T/blocks.args"
+}
+is "every block has its sizes" "$(cfg-finalize --from megatron --vocab-size 256 -o - $good 2>"$T/err" |
+	grep heterogeneous_ | sed 's/ *#.*//' | xargs)" \
+	"heterogeneous_block_specs = true; heterogeneous_num_query_groups = [2, 0, 4, 2]; heterogeneous_ffn_hidden_size = [256, 256, -1, 256];"
+like "another model in the JSON is an error" "$(blocks 's/"hidden_size": 64/"hidden_size": 65/')" \
+	"hidden_size is 64, but layers with sizes of their own want 65 \[import-blocks\]"
+like "and another kind of model" "$(blocks 's/ --swiglu//')" \
+	"gated_linear_unit is false, but .* want true \[import-blocks\].*activation_func is .*want silu"
+like "no JSON" "$(blocks "s/{.*}/{\"a\": }/")" "wants an object .* of JSON: .*\[import-value\]"
+like "no object" "$(blocks "s/{.*}/[1]/")" "wants an object .* of JSON \[import-value\]"
+like "fewer blocks than layers" "$(blocks 's/--num-layers 4/--num-layers 5/; s/_layers": 4/_layers": 5/')" \
+	"block_configs: 4 blocks for 5 layers has no setting here"
+like "a block that is none" "$(blocks 's/"ffn_mult": 5.25/"ffn_mult": -1/')" \
+	"block_configs: what block 1 says has no setting here"
 done_testing

@@ -64,8 +64,8 @@ static char *next_line(struct reader *r)
 	return r->line;
 }
 
-/* The rules that the line "ids ..." says are broken; -1: one unheard of. */
-static int read_ids(char *line, bool seen[RULES])
+/* The rules that the line "ids ..." says are broken; or an id unheard of. */
+static const char *read_ids(char *line, bool seen[RULES])
 {
 	char *word;
 
@@ -77,10 +77,10 @@ static int read_ids(char *line, bool seen[RULES])
 		while (i < n && strncmp(word, ids[i].id, strlen(ids[i].id)))
 			i++;
 		if (i == n)
-			return -1;
+			return word;
 		seen[ids[i].rule] = true;
 	}
-	return 0;
+	return NULL;
 }
 
 /* Whether PLACE's answer is WANT, and its broken rules are BAD. */
@@ -89,9 +89,10 @@ static bool same(struct reader *r, char *want, const bool bad[RULES], char *why,
 {
 	bool seen[RULES], equal = true;
 	char *line = next_line(r), *one;
+	const char *other = line ? read_ids(line, seen) : "the end";
 
-	if (!line || read_ids(line, seen)) {
-		snprintf(why, room, "'%s'", line ? line : "the end");
+	if (other) {
+		snprintf(why, room, "'%s', not a rule that is known", other);
 		equal = false;
 	}
 	for (int i = 0; equal && i < (bad[STAGES] ? RECOMPUTE : RULES); i++)

@@ -12,6 +12,9 @@ static const struct {
 	 "experts are cut by expert_tensor_parallel_size alone; "
 	 "data_parallel_sharding_strategy optim_grads_params shards them "
 	 "further"},
+	{"heterogeneous_layers_config_path",
+	 "no other file is read; "
+	 "--heterogeneous-layers-config-encoded-json has its text"},
 	{"init_method", "weights start from init_method_std, not from a "
 			"function"},
 	{"output_layer_init_method",

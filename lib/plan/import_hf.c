@@ -82,6 +82,8 @@ struct import_source hf_source(struct hf *h, const char *name)
 {
 	const struct hf_key *key = key_of(h, name);
 
+	if (h->from)
+		return (struct import_source){name, h->from->at};
 	return (struct import_source){
 		name, {ORIGIN_GIVEN, h->im->file, key ? key->line : 0, NULL}};
 }
@@ -163,6 +165,13 @@ static const char *word_of(struct hf *h, json_t *value)
 	if (json_is_string(value))
 		return arena_strdup(a, json_string_value(value));
 	return json_is_array(value) ? "a list" : "an object";
+}
+
+const char *hf_word(struct hf *h, const char *name)
+{
+	json_t *value = hf_get(h, name);
+
+	return value ? word_of(h, value) : NULL;
 }
 
 void hf_cannot(struct hf *h, const char *name, const char *what)

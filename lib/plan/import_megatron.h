@@ -22,6 +22,12 @@ enum front import_front(const char *file, const char *text);
  */
 void import_rules(struct import *im, const struct flags *flags);
 
+/*
+ * FLAG is --heterogeneous-layers-config-encoded-json: what the flags say of the
+ * model is what it says, then every layer has its sizes.
+ */
+void import_blocks(struct import *im, const struct flag *flag);
+
 /* The last of FLAGS that is called NAME, or NULL. */
 const struct flag *import_flag(const struct flags *flags, const char *name);
 

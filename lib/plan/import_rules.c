@@ -244,35 +244,44 @@ static void rule_shards(struct import *im, const struct flags *flags)
 	}
 }
 
-/* Megatron takes one source of data. */
-static void rule_data(struct import *im, const struct flags *flags)
+/* Flags that exclude each other, which Megatron finds out at its start. */
+static void rule_exclusive(struct import *im, const struct flags *flags)
 {
-	static const char *const sources[] = {
-		"--mock-data",	     "--data-path",
-		"--data-args-path",  "--per-split-data-args-path",
-		"--train-data-path", NULL,
+	static const char *const sets[][6] = {
+		{"--fp16", "--bf16"},
+		{"--swiglu", "--squared-relu"},
+		{"--swiglu", "--quick-geglu"},
+		{"--mock-data", "--data-path", "--data-args-path",
+		 "--per-split-data-args-path", "--train-data-path"},
 	};
-	const struct flag *first = NULL;
 
-	for (int i = 0; sources[i]; i++) {
-		const struct flag *flag = import_flag(flags, sources[i]);
-		struct import_source from;
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+		const struct flag *first = NULL;
 
-		if (flag && first) {
-			from = import_source(im, flag);
-			report_add(im->report, "import-data", ERROR, "",
-				   &from.at,
-				   "%s stands beside %s on line %d: Megatron "
-				   "takes one source of data",
-				   flag->name, first->name, first->line);
-		} else if (flag) {
-			first = flag;
+		for (int k = 0; k < 6 && sets[i][k]; k++) {
+			const struct flag *flag =
+				import_flag(flags, sets[i][k]);
+			struct import_source from;
+
+			if (flag && first) {
+				from = import_source(im, flag);
+				report_add(im->report, "import-exclusive",
+					   ERROR, "", &from.at,
+					   "%s stands beside %s on line %d: "
+					   "Megatron takes one of them",
+					   flag->name, first->name,
+					   first->line);
+			}
+			first = first ? first : flag;
 		}
 	}
 }
 
 void import_rules(struct import *im, const struct flags *flags)
 {
+	const struct flag *blocks = import_flag(
+		flags, "--heterogeneous-layers-config-encoded-json");
+
 	rule_removed(im, flags);
 	rule_groups(im, flags);
 	rule_positions(im, flags);
@@ -287,7 +296,9 @@ void import_rules(struct import *im, const struct flags *flags)
 	rule_evaluation(im);
 	rule_optimizer(im, flags);
 	rule_shards(im, flags);
-	rule_data(im, flags);
+	rule_exclusive(im, flags);
 	import_default(im, "share_embeddings_and_output_weights", "true",
 		       CLI ": tied");
+	if (blocks)
+		import_blocks(im, blocks);
 }

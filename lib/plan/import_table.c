@@ -69,7 +69,8 @@ static const char *const rules[] = {
 	"--padded-vocab-size", "--rope-scaling-factor",
 	"--use-rotary-position-embeddings", "--checkpoint-activations", "--model-parallel-size", "--warmup",
 	"--batch-size", "--tensor-parallel-num-weight-shards",
-	"--expert-tensor-parallel-num-weight-shards", NULL,
+	"--expert-tensor-parallel-num-weight-shards",
+	"--heterogeneous-layers-config-encoded-json", NULL,
 };
 
 /* Of the model, with the value that says nothing. */
@@ -127,7 +128,6 @@ static const struct {
 	{"--gdp-num-chunk-states-to-recompute", "2"},
 	{"--gdp-num-householder", "3"}, {"--glu-linear-offset", "0.0"},
 	{"--gtp-remat-opt-in-modules", NULL},
-	{"--heterogeneous-layers-config-encoded-json", NULL},
 	{"--heterogeneous-layers-config-path", NULL},
 	{"--hierarchical-context-parallel-sizes", NULL},
 	{"--high-priority-a2a-comm-stream", NULL},
