@@ -336,6 +336,24 @@ static void say_rest(struct hf *h)
 			say_unread(h, h->key[i].name);
 }
 
+static void give_keys(struct hf *h)
+{
+	for (size_t i = 0; i < h->keys; i++) {
+		struct hf_key *key = &h->key[i];
+		bool used = key->used;
+		json_t *value = hf_get(h, key->name);
+		const char *word =
+			json_is_real(value)
+				? arena_printf(h->im->arena, "%.15g",
+					       json_real_value(value))
+			: value ? word_of(h, value)
+				: "null";
+
+		import_give(h->im, key->name, &word, 1, key->line);
+		h->im->given[i].read = used;
+	}
+}
+
 static int translate(struct hf *h)
 {
 	const struct hf_family *family;
@@ -360,6 +378,7 @@ static int translate(struct hf *h)
 	put_dtype(h);
 	family->more(h);
 	say_rest(h);
+	give_keys(h);
 	import_default(h->im, "micro_batch_size", "1",
 		       "a config.json says nothing of the training");
 	return 0;

@@ -8,6 +8,13 @@
 /* TEXT, out of im->file, into IM's settings.  -1: im->err says why. */
 int import_megatron(struct import *im, const char *text, size_t len);
 
+/* The same for vLLM's engine arguments, which have no settings: im->given. */
+int import_vllm(struct import *im, const char *text, size_t len);
+
+/* What kind of file TEXT, out of FILE, is. */
+enum front { FRONT_ARGS, FRONT_SHELL, FRONT_YAML };
+enum front import_front(const char *file, const char *text);
+
 /*
  * What Megatron's command line makes of FLAGS beside one setting a flag: its
  * defaults where they differ from the dataclass, and what it corrects without

@@ -68,7 +68,8 @@ static const char *const rules[] = {
 	"--group-query-attention", "--no-position-embedding",
 	"--padded-vocab-size", "--rope-scaling-factor",
 	"--use-rotary-position-embeddings", "--checkpoint-activations", "--model-parallel-size", "--warmup",
-	"--batch-size", NULL,
+	"--batch-size", "--tensor-parallel-num-weight-shards",
+	"--expert-tensor-parallel-num-weight-shards", NULL,
 };
 
 /* Of the model, with the value that says nothing. */
@@ -111,7 +112,6 @@ static const struct {
 	{"--encoder-seq-length", NULL},
 	{"--ep-overlap-early-attn-memory-release", NULL},
 	{"--experimental-attention-variant", NULL},
-	{"--expert-tensor-parallel-num-weight-shards", NULL},
 	{"--fine-grained-activation-offloading", NULL},
 	{"--fine-grained-offloading-max-inflight-offloads", NULL},
 	{"--first-last-layers-bf16", NULL},
@@ -214,7 +214,6 @@ static const struct {
 	{"--softmax-type", "vanilla"}, {"--spec", NULL},
 	{"--suggested-communication-unit-size", NULL},
 	{"--te-precision-config-file", NULL},
-	{"--tensor-parallel-num-weight-shards", NULL},
 	{"--torch-fsdp2-no-reshard-after-forward", NULL},
 	{"--tp-comm-overlap", NULL}, {"--use-checkpoint-args", NULL},
 	{"--use-cpu-initialization", NULL},
