@@ -25,6 +25,10 @@ done
 ok "cfg-finalize diff" cfg-finalize diff etc/gpt2-124M.cfg test/data/hf/gpt2.json
 printf '#!/bin/sh\n' >"$T/job"
 ok "cfg-finalize --seal" cfg-finalize --world 4 --seal "$T/job" etc/demo.cfg
+ok "cfg-finalize --suggest" cfg-finalize --suggest --world 512 --from hf \
+	--set run.global_batch_size=512 test/data/hf/deepseek-v3.json
+ok "cfg-finalize --gpu-memory" cfg-finalize --world 4 --gpus-per-node 2 \
+	--gpu-memory 80G etc/llama3-8B.cfg
 ok "cfg-finalize --junit" cfg-finalize --junit "$T/report.xml" etc
 ok "stage-build" stage-build --world 4 --svg "$T/map.svg" --json etc/demo.cfg
 for model in llama gpt2; do

@@ -322,6 +322,9 @@ static void test_trades(void **state)
 		"place.recompute_granularity=full "
 		"place.recompute_method=uniform place.recompute_num_layers=1",
 	};
+	static const char away[] =
+		"place.fine_grained_activation_offloading=true "
+		"place.offload_modules=[\"qkv_linear\",\"core_attn\"]";
 	static const char modules[] =
 		"place.recompute_granularity=selective "
 		"place.recompute_modules=[\"layernorm\",\"mlp\"]";
@@ -339,6 +342,10 @@ static void test_trades(void **state)
 	before = estimate_of("etc/llama3-8B.cfg", sets[0], 4, 8);
 	one = estimate_of("etc/llama3-8B.cfg", modules, 4, 8);
 	assert_true(one.memory < before.memory && one.step > before.step);
+	one = estimate_of("etc/llama3-8B.cfg", away, 4, 8);
+	assert_true(one.memory < before.memory);
+	one = estimate_of("etc/llama3-8B.cfg", "spec.fp8=hybrid", 4, 8);
+	assert_true(one.step < before.step / 1.1);
 }
 
 static void test_sharding(void **state)

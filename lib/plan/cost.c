@@ -92,24 +92,28 @@ static double waves(const struct gpu *gpu, double rows, double out, double in)
 	return best;
 }
 
+double cost_bytes(const struct gpu *gpu, double bytes, double rate)
+{
+	return bytes / (gpu->bandwidth * rate);
+}
+
 double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
 		 double elem, double result, bool low)
 {
 	double peak = low ? gpu->fp8 : elem > 2 ? gpu->fp32 : gpu->bf16;
 	double flops = 2 * rows * out * in;
-	double bytes = (rows * in + out * in) * elem + rows * out * result;
+	double inputs = rows * in + out * in;
+	double bytes = inputs * (low ? 1 : elem) + rows * out * result;
 	double computed =
 		flops / (peak * gemm_share * waves(gpu, rows, out, in));
-	double moved = bytes / (gpu->bandwidth * 0.83);
+	double moved = bytes / (gpu->bandwidth * 0.83), cast;
 
-	/* Decoding of single rows moves weights; else part of it shows. */
-	return computed > moved ? computed + gemm_traffic * moved
-				: moved + gemm_traffic * computed;
-}
-
-double cost_bytes(const struct gpu *gpu, double bytes, double rate)
-{
-	return bytes / (gpu->bandwidth * rate);
+	/* Low precision is made of ELEM, in a pass before. */
+	cast = low ? cost_bytes(gpu, inputs * (elem + 1), 0.7) : 0;
+	/* Few rows take as long as their weights; else part of it shows. */
+	if (moved > computed)
+		return cast + moved + gemm_traffic * computed;
+	return cast + computed + gemm_traffic * moved;
 }
 
 /* Attention is slower for short rows and narrow heads. */

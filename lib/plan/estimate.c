@@ -172,28 +172,12 @@ static double simulate(struct making *b, double *bubble)
 	const struct pipeline *p = &b->pipe;
 	int count = p->pp * p->vp, m = (int)p->m;
 	double *time = arena_alloc(b->a, 2 * (size_t)count, sizeof(*time));
-<<<<<<< HEAD
 	struct estimate *out = b->out;
-	const struct run *run = &b->c->run;
-=======
-	struct sched *sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*sched));
-	struct sched_sim sim;
 	double busy = 0, step;
->>>>>>> cli
 
 	for (int i = 0; i < count; i++)
 		for (int k = 0; k < 2; k++) {
 			time[k * count + i] = b->cost[i].time[k];
-<<<<<<< HEAD
-	out->sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*out->sched));
-	for (int r = 0; r < p->pp; r++)
-		sched_build(&out->sched[r], p->pp, r, p->vp, p->m, p->group,
-			    b->a);
-	sched_simulate(&out->sim, out->sched, p->pp, p->vp, time, time + count,
-		       estimate_message(&b->s), b->a);
-	out->step = out->sim.step + finish;
-	out->bubble = out->sim.bubble * out->sim.step / out->step;
-=======
 			busy += b->cost[i].time[k] / p->pp;
 		}
 	if (p->m > PIPELINE_SLOTS_MAX / count) {
@@ -201,11 +185,14 @@ static double simulate(struct making *b, double *bubble)
 		*bubble = 1 - busy * (double)p->m / step;
 		return step;
 	}
+	out->sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*out->sched));
 	for (int r = 0; r < p->pp; r++)
-		sched_build(&sched[r], p->pp, r, p->vp, m, (int)p->group, b->a);
-	sched_simulate(&sim, sched, p->pp, p->vp, time, time + count, 0, b->a);
-	*bubble = sim.bubble;
-	return sim.step;
+		sched_build(&out->sched[r], p->pp, r, p->vp, m, (int)p->group,
+			    b->a);
+	sched_simulate(&out->sim, out->sched, p->pp, p->vp, time, time + count,
+		       0, b->a);
+	*bubble = out->sim.bubble;
+	return out->sim.step;
 }
 
 /* The time of a step, and what follows from it. */
@@ -217,7 +204,6 @@ static void fill_step(struct making *b, double finish)
 
 	out->step = pipe + finish;
 	out->bubble = bubble * pipe / out->step;
->>>>>>> cli
 	out->tokens_per_second = (double)run->global_batch_size *
 				 (double)b->c->shape.seq_length / out->step;
 	out->flops_share = estimate_flops(b->c) /

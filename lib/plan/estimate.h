@@ -28,14 +28,11 @@ struct estimate {
 	int64_t memory; /* bytes of that one, all families */
 	double step;	/* seconds of a training step */
 	double bubble;	/* share of it that the pipeline waits, 0 to 1 */
-	double tokens_per_second,
-<<<<<<< HEAD
-		flops_share;  /* of the peak, by estimate_flops */
-	struct sched *sched;  /* by pp */
-	struct sched_sim sim; /* in seconds, up to the last backward */
-=======
-		flops_share; /* of the peak, by estimate_flops */
->>>>>>> cli
+	double tokens_per_second;
+	double flops_share; /* of the peak, by estimate_flops */
+	/* By pp, in seconds up to the last backward; NULL: too many slots. */
+	struct sched *sched;
+	struct sched_sim sim;
 };
 
 /*

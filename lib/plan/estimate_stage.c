@@ -54,11 +54,19 @@ static void add_flops(struct total *out, const struct work *x)
 	out->flops[1] += x->flops[1];
 }
 
+/* Bytes that wait on the host. */
+static double sent_away(const struct work *x, unsigned away)
+{
+	return (x->away_part & away ? x->part : 0) +
+	       (x->away_rest & away ? x->keep - x->part : 0);
+}
+
 /* Add works up; MASK: the modules that are computed again. */
 static void fold(struct total *out, const struct works *w,
 		 const struct work_dims *d, const struct machine *m,
 		 unsigned mask, double *grad)
 {
+	unsigned away = work_away(&d->config->place);
 	double before[2] = {0}, t;
 
 	memset(out, 0, sizeof(*out));
@@ -74,8 +82,9 @@ static void fold(struct total *out, const struct works *w,
 			if (again && !b)
 				out->again += t;
 		}
-		out->keep += x->keep;
-		out->again_keep += again ? x->part : 0;
+		out->keep += x->keep - sent_away(x, away);
+		out->again_keep +=
+			again && !(x->away_part & away) ? x->part : 0;
 		out->params[x->cls] += x->params;
 		out->arrays += x->arrays;
 		if (grad && x->grad > *grad)
@@ -118,6 +127,7 @@ void estimator_build(struct estimator *out, const struct config *c,
 		     const struct machine *m)
 {
 	bool own = !c->shape.share_embeddings_and_output_weights;
+	struct work_dims high;
 	struct works w;
 
 	out->machine = m;
@@ -128,8 +138,10 @@ void estimator_build(struct estimator *out, const struct config *c,
 	add_layers(out, work_modules(&c->place));
 	works_embedding(&w, &out->dims);
 	fold(&out->embedding, &w, &out->dims, m, 0, NULL);
-	works_head(&w, &out->dims, own);
-	fold(&out->head, &w, &out->dims, m, 0, NULL);
+	high = out->dims;
+	high.low &= c->spec.fp8_output_proj;
+	works_head(&w, &high, own);
+	fold(&out->head, &w, &high, m, 0, NULL);
 }
 
 static void stage_add(struct stage_cost *out, const struct total *x)
@@ -207,7 +219,7 @@ static double head_extra(const struct estimator *s)
 	int64_t row = place_padded_vocab(&c->place, c->shape.vocab_size) /
 		      d->tp * (int64_t)d->elem;
 	double rows = (double)prog_head_rows((int64_t)d->N, row,
-					     c->spec.device != DEVICE_CPU);
+					     c->spec.device == DEVICE_CUDA);
 
 	return d->N * d->C * d->elem + rows * ((double)row + 3 * d->sum);
 }

@@ -81,8 +81,8 @@ static const char *where_text(const struct suggest *s, struct arena *a)
 	const struct cluster *on = &s->on;
 
 	return arena_printf(
-		a, "%" PRId64 " ranks in nodes of %" PRId64 ", GPU %s with %s",
-		on->world, on->gpus_per_node, on->gpu->name,
+		a, "%" PRId64 " rank%s in nodes of %" PRId64 ", GPU %s with %s",
+		on->world, plural(on->world), on->gpus_per_node, on->gpu->name,
 		word_bytes(on->gpu_memory).s);
 }
 

@@ -117,7 +117,9 @@ static void add_entry(struct search *f, const struct placement *place)
 	x->place = *place;
 	x->least = (double)m * whole / place->pp +
 		   whole * (place->pp - 1) / place->pp / vp;
-	x->need = least_state(f, place->pp);
+	/* At least what enters each layer is kept. */
+	x->need = least_state(f, place->pp) +
+		  f->s.stream * (double)f->c.shape.num_layers / place->pp;
 }
 
 /* Every cut of the world into data and pipeline parallel ranks. */

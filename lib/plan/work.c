@@ -87,8 +87,8 @@ static double norm_params(const struct work_dims *d, double width)
 								: width;
 }
 
-void work_norm(struct works *w, const struct work_dims *d, unsigned modules,
-	       double rows, double width)
+struct work *work_norm(struct works *w, const struct work_dims *d,
+		       unsigned modules, double rows, double width)
 {
 	double all = rows * width;
 	struct work *x = work_bytes(w, modules | MODULE_NORM, 4 * all * d->elem,
@@ -100,6 +100,7 @@ void work_norm(struct works *w, const struct work_dims *d, unsigned modules,
 	x->keep = all * d->elem + x->part + 2 * rows * d->sum;
 	x->params = norm_params(d, width);
 	x->arrays = x->params > width ? 2 : 1;
+	return x;
 }
 
 void work_inner_norm(struct works *w, const struct work_dims *d,
@@ -238,12 +239,25 @@ void works_head(struct works *w, const struct work_dims *d, bool own)
 		work_comm(w, PROG_SUM, GROUP_TP, d->N * d->sum, 2, 0);
 }
 
+/* A word of a list, and what it stands for. */
+struct name {
+	const char *name;
+	unsigned bit;
+};
+
+static unsigned bits_of(const struct texts *list, const struct name *name)
+{
+	unsigned bits = 0;
+
+	for (; name->name; name++)
+		if (place_names(list, name->name))
+			bits |= name->bit;
+	return bits;
+}
+
 unsigned work_modules(const struct place *p)
 {
-	static const struct {
-		const char *name;
-		unsigned modules;
-	} table[] = {
+	static const struct name names[] = {
 		{"core_attn", MODULE_CORE},
 		{"layernorm", MODULE_NORM},
 		{"mlp", MODULE_MLP},
@@ -252,15 +266,26 @@ unsigned work_modules(const struct place *p)
 		{"shared_experts", MODULE_SHARED},
 		{"mla_up_proj", MODULE_MLA_UP},
 		{"gdn_norm_out", MODULE_DELTA_NORM},
+		{0},
 	};
-	unsigned modules = 0;
 
-	if (p->recompute_granularity != RECOMPUTE_SELECTIVE)
-		return 0;
-	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
-		if (place_names(&p->recompute_modules, table[i].name))
-			modules |= table[i].modules;
-	return modules;
+	return p->recompute_granularity == RECOMPUTE_SELECTIVE
+		       ? bits_of(&p->recompute_modules, names)
+		       : 0;
+}
+
+unsigned work_away(const struct place *p)
+{
+	static const struct name names[] = {
+		{"attn_norm", AWAY_ATTN_NORM}, {"qkv_linear", AWAY_QKV},
+		{"core_attn", AWAY_CORE},      {"attn_proj", AWAY_PROJ},
+		{"mlp_norm", AWAY_MLP_NORM},   {"expert_fc1", AWAY_FC1},
+		{"moe_act", AWAY_ACT},	       {0},
+	};
+
+	return p->fine_grained_activation_offloading
+		       ? bits_of(&p->offload_modules, names)
+		       : 0;
 }
 
 /* The entry of LAYER in a list of sizes of their own. */

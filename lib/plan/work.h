@@ -37,6 +37,17 @@ enum {
 	MODULE_DELTA_NORM = 1 << 7,
 };
 
+/* What offload_modules can name. */
+enum {
+	AWAY_ATTN_NORM = 1 << 0,
+	AWAY_QKV = 1 << 1,
+	AWAY_CORE = 1 << 2,
+	AWAY_PROJ = 1 << 3,
+	AWAY_MLP_NORM = 1 << 4,
+	AWAY_FC1 = 1 << 5,
+	AWAY_ACT = 1 << 6,
+};
+
 struct work {
 	enum work_kind kind;
 	unsigned modules; /* that it belongs to */
@@ -53,9 +64,11 @@ struct work {
 	bool hidden;	 /* COMM: beside the work before it */
 	double keep;	 /* bytes that are kept for the backward */
 	double part;	 /* of them, that its module computes again */
-	double grad;	 /* bytes of the gradient of what it makes */
-	double params;	 /* elements on this rank */
-	int arrays;	 /* that they lie in */
+	/* offload_modules that send PART, and the rest of KEEP, to the host */
+	unsigned away_part, away_rest;
+	double grad;   /* bytes of the gradient of what it makes */
+	double params; /* elements on this rank */
+	int arrays;    /* that they lie in */
 	enum weight_class cls;
 };
 
@@ -86,6 +99,9 @@ void works_head(struct works *w, const struct work_dims *d, bool own);
 
 /* Modules that recompute_modules names. */
 unsigned work_modules(const struct place *p);
+
+/* Modules whose inputs wait on the host. */
+unsigned work_away(const struct place *p);
 
 /* The kind of LAYER: equal ones have equal works. */
 int64_t work_layer_kind(const struct shape *s, int64_t layer);

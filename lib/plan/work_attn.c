@@ -72,6 +72,7 @@ static void add_softmax(struct works *w, const struct work_dims *d,
 	x->bytes[1] = 2 * in + 2 * out;
 	x->keep = out + d->N * h->H * d->sum;
 	x->part = d->N * h->H * d->sum;
+	x->away_rest = AWAY_PROJ;
 	x->grad = in + out;
 	if (d->config->shape.softmax_type == SOFTMAX_LEARNABLE)
 		x->params = h->H;
@@ -108,7 +109,8 @@ static void works_grouped(struct works *w, const struct work_dims *d,
 	double gate = s->attention_output_gate ? h.H * width : 0;
 
 	work_gemm(w, d, 0, d->N, qkv + gate, d->C,
-		  s->add_bias_linear || s->add_qkv_bias, true);
+		  s->add_bias_linear || s->add_qkv_bias, true)
+		->away_rest = AWAY_CORE;
 	if (s->qk_layernorm)
 		work_inner_norm(w, d, 0, d->N * (h.H + h.G), width, 2);
 	if (rotates(s, layer))
@@ -228,10 +230,13 @@ void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 	const struct ints *own = &s->heterogeneous_num_query_groups;
 	int64_t groups =
 		layer < own->count ? own->item[layer] : s->num_query_groups;
+	struct work *norm;
 
 	if (!groups)
 		return;
-	work_norm(w, d, 0, d->rows, d->C);
+	norm = work_norm(w, d, 0, d->rows, d->C);
+	norm->away_rest = AWAY_ATTN_NORM;
+	norm->away_part = AWAY_QKV;
 	if (groups < 0) { /* a linear layer in its place, whole everywhere */
 		work_gemm(w, d, 0, d->rows, d->C, d->C, s->add_bias_linear,
 			  true);

@@ -49,6 +49,7 @@ static void add_mlp(struct works *w, const struct work_dims *d,
 
 	x = add_product(w, d, m, fc1, m->in, true);
 	x->part = x->keep;
+	x->away_part = m->cls == CLASS_EXPERT ? AWAY_ACT : 0;
 	wide = m->count * m->tokens * fc1;
 	x = work_bytes(w, m->modules | m->act, (all + wide) * d->elem,
 		       (all + 2 * wide) * d->elem, act_rate);
@@ -90,6 +91,7 @@ static void add_permute(struct works *w, const struct work_dims *d, double rows,
 
 	x->ops[0] = x->ops[1] = 4;
 	x->keep = x->part = tokens * width * d->input;
+	x->away_part = AWAY_FC1;
 	x->grad = tokens * width * d->elem;
 }
 
@@ -192,7 +194,7 @@ void works_mlp(struct works *w, const struct work_dims *d, int64_t layer)
 
 	if (!shape_is_moe(s, layer) && !width)
 		return;
-	work_norm(w, d, 0, d->rows, d->C);
+	work_norm(w, d, 0, d->rows, d->C)->away_rest = AWAY_MLP_NORM;
 	if (shape_is_moe(s, layer)) {
 		add_experts(w, d);
 		return;
