@@ -41,7 +41,7 @@ WARN = -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wpointer-arith -Wshadow
 OPT = -O2 -g
 override CFLAGS += -std=c11 -D_GNU_SOURCE -I. $(WARN) $(OPT) -ffp-contract=off \
-	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
+	-fno-math-errno $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring clang,$(CC)),,-Wno-format-truncation -Wno-format-overflow))
 KFLAGS = -O3 -march=$(MARCH) -fopenmp -fno-trapping-math
 override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
@@ -71,7 +71,7 @@ ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpth
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench bench-gpu check check-long lint install uninstall clean test-programs variant gpu-test gpu-plan
+.PHONY: all help deps demo bench bench-gpu check check-long fuzz fuzz-programs lint man install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -176,6 +176,22 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BLAS_LIB) -fopenmp $(ckpt_ldlibs)
 
+## fuzzing: clang's libFuzzer, a build of its own
+FUZZ_SECONDS ?= 60
+fuzz_targets = $(basename $(notdir $(sort $(wildcard test/fuzz/*.c))))
+
+$(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(plan_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(plan_ldlibs)
+
+fuzz-programs: $(addprefix $(BUILD)/test/fuzz/,$(fuzz_targets))
+
+fuzz: ## fuzz the five parsers, FUZZ_SECONDS=60 each
+	$(Q)slurm/deps --fuzz
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) CC=clang CUDA=0 \
+		SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz fuzz-programs
+	$(Q)test/fuzz/run build/fuzz $(FUZZ_SECONDS) $(fuzz_targets)
+
 ## GPUs
 # sm_90a for Hopper's own instructions; later cards compile compute_80
 GENCODE ?= -gencode arch=compute_80,code=sm_80 \
@@ -227,14 +243,17 @@ bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
 	$(Q)$(BUILD)/test/bench/gpu-ops
 	$(Q)PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/gpu-train.sh
 
-lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch]))
-lint_sh = $(shell grep -lE '^\#!.*(bash|sh)$$' -r slurm test .ci --include='*' 2>/dev/null)
+lint_c = $(sort $(wildcard bin/*.[ch] lib/*/*.[ch] kernels/*.[ch] ckpt/*.[ch] test/*.[ch] test/fuzz/*.[ch]))
+lint_sh = $(filter-out $(wildcard test/fuzz/*/*),$(shell grep -lE '^\#!.*(bash|sh)$$' -r bin slurm test .ci --include='*' 2>/dev/null))
 lint: ## formatting, static analysis, shell scripts
 	$(Q)slurm/deps --lint
 	$(Q)clang-format --dry-run -Werror $(lint_c)
 	$(Q)shellcheck -x $(lint_sh)
 	$(Q)cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability \
 		--suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DREAL=float -j2 $(filter %.c,$(lint_c))
+
+man: all ## renew the table of checks in the man page
+	$(Q)$(BUILD)/bin/cfg-finalize --list-checks | bin/man-checks bin/cfg-finalize.1
 
 install: all ## install under PREFIX (DESTDIR for packaging)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/trisect

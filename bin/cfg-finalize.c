@@ -1,28 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validate configs, complete them and say everything that is wrong. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
-#include "lib/plan/check.h"
+#include "lib/base/write.h"
+#include "lib/plan/classify.h"
+#include "lib/plan/diff.h"
 #include "lib/plan/grid_rule.h"
-#include "lib/plan/inputs.h"
-#include "lib/plan/verdict.h"
-
-/* A worker takes so much of the address space: its stack, its arena. */
-enum { JOBS_MAX = 64, WORKER_MIB = 32 };
+#include "lib/plan/import.h"
+#include "lib/plan/junit.h"
+#include "lib/plan/seal.h"
+#include "lib/plan/show_checks.h"
+#include "lib/plan/show_suggest.h"
 
 struct options {
 	int64_t jobs, vocab;
@@ -30,28 +26,17 @@ struct options {
 	const char *gpu;
 	const char *from;
 	enum config_format format;
-	bool json, force, list_checks, list_settings;
-	const char *output, *output_dir;
-	struct cli_list sets;
+	bool diff; /* the first word of the command line */
+	bool classify, suggest, json, force, list_checks, list_settings;
+	const char *output, *output_dir, *junit, *seal;
+	bool gpus; /* the cluster was said in GPUs */
+	struct cli_list sets, explain;
 };
 
-/* What came of one input. */
-struct outcome {
-	char *text;  /* findings and verdict, with malloc */
-	char *final; /* the finalised file for standard output, or NULL */
-	enum code code;
-	bool valid, ready;
-	struct err trouble; /* why the finalised file was not written */
-};
-
-/* Inputs are taken in order by workers and printed in order by main. */
-struct batch {
+/* Where outcomes go. */
+struct printed {
 	const struct options *opt;
-	const struct inputs *in;
-	struct outcome *outcome;
-	size_t next;
-	pthread_mutex_t lock;
-	pthread_cond_t done;
+	struct junit junit;
 };
 
 static void worst(enum code *code, enum code other)
@@ -60,351 +45,91 @@ static void worst(enum code *code, enum code other)
 		*code = other;
 }
 
-static int write_all(int fd, const char *text)
+static void print_outcome(void *arg, const struct input *in,
+			  const struct outcome *out)
 {
-	size_t left = strlen(text);
-	ssize_t n;
+	struct printed *p = arg;
+	bool aside = p->opt->output && !strcmp(p->opt->output, "-");
 
-	for (; left; text += n, left -= (size_t)n) {
-		n = write(fd, text, left);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		if (n < 0)
-			return -1;
+	if (out->text)
+		fputs(out->text, aside ? stderr : stdout);
+	if (out->final)
+		fputs(out->final, stdout);
+	if (*out->trouble.text)
+		log_error("%s: %s", in->file, out->trouble.text);
+	if (p->opt->junit)
+		junit_add(&p->junit, in->file, out);
+}
+
+/* What the operands stand for; those that cannot be listed stop no other. */
+static enum code list_inputs(struct printed *p, struct inputs *in, int argc,
+			     char **argv, struct arena *a)
+{
+	struct outcome out = {.code = CODE_DONE};
+
+	for (int i = 0; i < argc; i++) {
+		if (!inputs_add(in, argv[i], a, &out.trouble))
+			continue;
+		log_error("%s", out.trouble.text);
+		worst(&out.code, out.trouble.code);
+		if (p->opt->junit)
+			junit_add(&p->junit, argv[i], &out);
 	}
-	return 0;
+	return out.code;
 }
 
-/* A device or pipe takes the text as it comes. */
-static int write_special(const char *path, const char *text, struct err *e)
+/* The last words: a report, a line that sums up, the time it took. */
+static enum code conclude(struct printed *p, const struct batch_sum *sum,
+			  double seconds, struct arena *a)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), bad;
+	const struct options *opt = p->opt;
+	struct err e;
 
-	bad = fd < 0 || write_all(fd, text);
-	if (bad)
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	if (fd >= 0)
-		close(fd);
-	return bad ? -1 : 0;
-}
-
-/* Give the complete file TMP its name; without FORCE only if that is free. */
-static int publish(const char *tmp, const char *path, bool force, struct err *e)
-{
-	if (force && !rename(tmp, path))
-		return 0;
-	if (!force && !link(tmp, path)) {
-		unlink(tmp);
-		return 0;
+	if (sum->inputs > 1 && !opt->json) {
+		fputs(batch_summary(sum, a), stdout);
+		log_info("%zu inputs in %.2f s", sum->inputs, seconds);
 	}
-	if (errno == EEXIST)
-		err_set(e, CODE_USAGE, "'%s' exists; --force replaces it",
-			path);
-	else
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	unlink(tmp);
-	return -1;
+	if (!opt->junit ||
+	    !write_file(opt->junit, junit_close(&p->junit, a), true, a, &e))
+		return CODE_DONE;
+	log_error("%s", e.text);
+	return e.code;
 }
 
-/* PATH holds TEXT, or what it held before. */
-static int write_file(const char *path, const char *text, bool force,
-		      struct arena *a, struct err *e)
-{
-	const char *tmp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
-	struct stat st;
-	int fd, bad, there = !stat(path, &st);
-
-	if (there && !S_ISREG(st.st_mode))
-		return write_special(path, text, e);
-	if (there && !force)
-		return err_set(e, CODE_USAGE,
-			       "'%s' exists; --force replaces it", path);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
-	bad = write_all(fd, text) || fsync(fd);
-	if (close(fd) || bad) {
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
-		unlink(tmp);
-		return -1;
-	}
-	return publish(tmp, path, force, e);
-}
-
-static int write_final(const struct options *opt, const struct input *in,
-		       const struct verdict *v, struct outcome *out)
-{
-	struct arena *a = v->report.arena;
-	const char *text = config_text(v->config, a), *path = opt->output;
-
-	if (path && !strcmp(path, "-")) {
-		out->final = strdup(text);
-		if (!out->final)
-			arena_exhausted();
-		return 0;
-	}
-	if (!path)
-		path = arena_printf(a, "%s/%s", opt->output_dir, in->name);
-	if (!opt->output && sys_make_parents(path, &out->trouble))
-		return -1;
-	return write_file(path, text, opt->force, a, &out->trouble);
-}
-
-static void work(const struct batch *b, const struct input *in,
-		 struct outcome *out)
-{
-	const struct options *opt = b->opt;
-	struct arena a = {0};
-	struct err unreadable; /* the report has it too */
-	struct verdict v;
-
-	if (arena_open(&a, &out->trouble)) {
-		out->code = out->trouble.code;
-		return;
-	}
-	if (verdict_import(&v, opt->format, in->file, opt->sets.item,
-			   opt->sets.count, &a, &unreadable))
-		v.world = opt->on.world;
-	else
-		verdict_reach(&v, &opt->on);
-	out->code = verdict_code(&v);
-	out->valid = v.valid;
-	if (v.valid && (opt->output || opt->output_dir) &&
-	    write_final(opt, in, &v, out))
-		worst(&out->code, out->trouble.code);
-	out->text =
-		strdup(opt->json ? verdict_json(&v, &a) : verdict_text(&v, &a));
-	if (!out->text)
-		arena_exhausted();
-	arena_close(&a);
-}
-
-static void *worker(void *arg)
-{
-	struct batch *b = arg;
-	struct outcome out;
-	size_t i;
-
-	for (;;) {
-		pthread_mutex_lock(&b->lock);
-		i = b->next++;
-		pthread_mutex_unlock(&b->lock);
-		if (i >= b->in->count)
-			return NULL;
-		memset(&out, 0, sizeof(out));
-		work(b, &b->in->list[i], &out);
-		pthread_mutex_lock(&b->lock);
-		b->outcome[i] = out;
-		b->outcome[i].ready = true;
-		pthread_cond_signal(&b->done);
-		pthread_mutex_unlock(&b->lock);
-	}
-}
-
-/* Wait for each outcome in turn and print it. */
-static enum code print_all(struct batch *b, size_t *valid)
-{
-	bool aside = b->opt->output && !strcmp(b->opt->output, "-");
-	enum code code = CODE_DONE;
-
-	for (size_t i = 0; i < b->in->count; i++) {
-		struct outcome *out = &b->outcome[i];
-
-		pthread_mutex_lock(&b->lock);
-		while (!out->ready)
-			pthread_cond_wait(&b->done, &b->lock);
-		pthread_mutex_unlock(&b->lock);
-		if (out->text)
-			fputs(out->text, aside ? stderr : stdout);
-		if (out->final)
-			fputs(out->final, stdout);
-		if (*out->trouble.text)
-			log_error("%s: %s", b->in->list[i].file,
-				  out->trouble.text);
-		*valid += out->valid;
-		worst(&code, out->code);
-		free(out->text);
-		free(out->final);
-	}
-	return code;
-}
-
-/* Workers below a limit on address space, which each would cut into. */
-static int workers(int wanted)
-{
-	struct rlimit limit;
-	rlim_t fit;
-
-	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return wanted;
-	mallopt(M_ARENA_MAX, 1); /* else 64 MiB a thread */
-	fit = (limit.rlim_cur >> 20) / WORKER_MIB;
-	return fit < 3 ? 1 : fit - 2 < (rlim_t)wanted ? (int)fit - 2 : wanted;
-}
-
-static enum code run_batch(const struct options *opt, const struct inputs *in)
-{
-	pthread_t thread[JOBS_MAX];
-	int threads = 0, wanted = workers((int)opt->jobs);
-	struct batch b = {.opt = opt, .in = in};
-	enum code code;
-	size_t valid = 0;
-
-	b.outcome = calloc(in->count + 1, sizeof(*b.outcome));
-	if (!b.outcome) {
-		log_error("out of memory");
-		return CODE_LAUNCH;
-	}
-	pthread_mutex_init(&b.lock, NULL);
-	pthread_cond_init(&b.done, NULL);
-	while (threads < wanted && (size_t)threads < in->count &&
-	       !pthread_create(&thread[threads], NULL, worker, &b))
-		threads++;
-	if (!threads)
-		worker(&b);
-	code = print_all(&b, &valid);
-	for (int i = 0; i < threads; i++)
-		pthread_join(thread[i], NULL);
-	if (in->count > 1 && !opt->json)
-		printf("%zu inputs: %zu valid, %zu not\n", in->count, valid,
-		       in->count - valid);
-	pthread_cond_destroy(&b.done);
-	pthread_mutex_destroy(&b.lock);
-	free(b.outcome);
-	return code;
-}
-
-static int by_output(const void *a, const void *b)
-{
-	const struct input *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-/* No two inputs may write the same file. */
-static int check_outputs(const struct options *opt, const struct inputs *in,
-			 struct arena *a, struct err *e)
-{
-	struct input *sorted = arena_alloc(a, in->count, sizeof(*sorted));
-
-	if (opt->output && opt->output_dir)
-		return err_set(e, CODE_USAGE,
-			       "-o and --output-dir exclude each other");
-	if (opt->output && in->count > 1)
-		return err_set(e, CODE_USAGE,
-			       "-o takes one input, not %zu; see --output-dir",
-			       in->count);
-	if (!opt->output_dir || !in->count)
-		return 0;
-	memcpy(sorted, in->list, in->count * sizeof(*sorted));
-	qsort(sorted, in->count, sizeof(*sorted), by_output);
-	for (size_t i = 1; i < in->count; i++)
-		if (!strcmp(sorted[i - 1].name, sorted[i].name))
-			return err_set(e, CODE_USAGE,
-				       "'%s' and '%s' would both write '%s/%s'",
-				       sorted[i - 1].file, sorted[i].file,
-				       opt->output_dir, sorted[i].name);
-	return 0;
-}
-
-static void print_checks(void)
-{
-	const struct check *check;
-	int count;
-
-	check = check_table(&count);
-	for (int i = 0; i < count; i++)
-		printf("%-24s %-8s %s\n", check[i].id,
-		       severity_name(check[i].severity), check[i].rule);
-}
-
-static const char *names_of(const struct field *f, struct arena *a)
-{
-	const char *out = "";
-
-	for (int i = 0; f->names[i]; i++)
-		out = arena_printf(a, "%s%s\"%s\"", out, i ? ", " : "",
-				   f->names[i]);
-	return out;
-}
-
-static const char *kind_of(const struct field *f, struct arena *a)
-{
-	switch (f->type) {
-	case FIELD_INT:
-	case FIELD_INTS:
-		return arena_printf(a, "integer, %.0f to %.0f%s", f->min,
-				    f->max,
-				    f->type == FIELD_INTS ? ", or a list" : "");
-	case FIELD_FLOAT:
-	case FIELD_FLOATS:
-		return arena_printf(
-			a, "number, %.15g to %.15g%s", f->min, f->max,
-			f->type == FIELD_FLOATS ? ", or a list" : "");
-	case FIELD_BOOL: return "true or false";
-	case FIELD_TEXT: return "string";
-	case FIELD_TEXTS:
-		return f->names ? arena_printf(a, "%s, or a list of them",
-					       names_of(f, a))
-				: "string, or a list";
-	case FIELD_ENUM: return names_of(f, a);
-	}
-	return "";
-}
-
-static void print_settings(struct arena *a)
-{
-	const struct group *groups[] = {&shape_group, &spec_group, &place_group,
-					&run_group};
-
-	for (int g = 0; g < 4; g++)
-		for (int i = 0; i < groups[g]->count; i++) {
-			const struct field *f = &groups[g]->fields[i];
-
-			printf("%s.%s\n    %s; default: %s\n    %s\n",
-			       groups[g]->name, f->name, kind_of(f, a),
-			       f->initial ? f->initial : "unset", f->help);
-			if (f->unserved)
-				printf("    other values: see %s\n",
-				       f->unserved);
-		}
-}
-
-/* What a folder is searched for. */
-static const char *const *ends_of(enum config_format format)
-{
-	static const char *const megatron[] = {".yaml", ".yml",	   ".sh",
-					       ".bash", ".sbatch", ".slurm",
-					       ".args", NULL};
-	static const char *const hf[] = {"config.json", NULL};
-
-	switch (format) {
-	case CONFIG_OWN: break;
-	case CONFIG_MEGATRON: return megatron;
-	case CONFIG_HF: return hf;
-	}
-	return NULL;
-}
-
-/* Validate the operands; those that cannot be listed do not stop the rest. */
 static enum code validate(const struct options *opt, int argc, char **argv,
 			  struct arena *a)
 {
-	struct inputs in = {.ends = ends_of(opt->format),
+	const struct batch_options batch = {
+		.format = opt->format,
+		.on = opt->on,
+		.sets = opt->sets.item,
+		.set_count = opt->sets.count,
+		.jobs = (int)opt->jobs,
+		.json = opt->json,
+		.plain = opt->junit,
+		.output = opt->output,
+		.output_dir = opt->output_dir,
+		.force = opt->force,
+	};
+	struct inputs in = {.ends = import_ends(opt->format),
 			    .foreign = opt->format != CONFIG_OWN};
-	enum code code = CODE_DONE;
+	struct printed p = {.opt = opt};
+	struct batch_sum sum;
+	enum code code, batch_code;
+	double start = sys_seconds();
 	struct err e;
 
-	for (int i = 0; i < argc; i++)
-		if (inputs_add(&in, argv[i], a, &e)) {
-			log_error("%s", e.text);
-			worst(&code, e.code);
-		}
-	if (check_outputs(opt, &in, a, &e)) {
+	if (opt->junit)
+		junit_open(&p.junit);
+	code = list_inputs(&p, &in, argc, argv, a);
+	if (batch_check(&batch, &in, a, &e) ||
+	    batch_run(&batch, &in, print_outcome, &p, &batch_code, &sum, a,
+		      &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
-	worst(&code, run_batch(opt, &in));
+	worst(&code, batch_code);
+	worst(&code, conclude(&p, &sum, sys_seconds() - start, a));
 	return code;
 }
 
@@ -415,8 +140,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		{"world", 0, CLI_INT, &o->on.world, "N",
 		 "the number of ranks, for all that depends on it", 1,
 		 GRID_WORLD_MAX},
-		{"nodes", 0, CLI_INT, &o->on.nodes, "N",
-		 "nodes of the job", 1, GRID_WORLD_MAX},
+		{"nodes", 0, CLI_INT, &o->on.nodes, "N", "nodes of the job", 1,
+		 GRID_WORLD_MAX},
 		{"gpus-per-node", 0, CLI_INT, &o->on.gpus_per_node, "G",
 		 "GPUs, and ranks, of a node", 1, 1024},
 		{"gpu-memory", 0, CLI_SIZE, &o->on.gpu_memory, "SIZE",
@@ -425,21 +150,32 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		{"gpu", 0, CLI_STRING, &o->gpu, "NAME",
 		 "whose times --suggest predicts (h200)", 0, 0},
 		{"from", 0, CLI_STRING, &o->from, "FORMAT",
-		 "translate the inputs from: megatron, hf", 0, 0},
+		 "translate the inputs from: megatron, hf (vllm: classify)", 0,
+		 0},
 		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
 		 "as --set shape.vocab_size=N", 1, INT32_MAX},
+		{"suggest", 0, CLI_FLAG, &o->suggest, NULL,
+		 "propose placements of one INPUT for --world", 0, 0},
 		{"json", 0, CLI_FLAG, &o->json, NULL,
 		 "one JSON object a line for each input", 0, 0},
 		{"jobs", 'j', CLI_INT, &o->jobs, "N",
-		 "inputs at a time (the number of cpus)", 1, JOBS_MAX},
+		 "inputs at a time (the number of cpus)", 1, BATCH_JOBS_MAX},
 		{"output", 'o', CLI_STRING, &o->output, "FILE",
 		 "write the finalised file; - is standard output", 0, 0},
 		{"output-dir", 0, CLI_STRING, &o->output_dir, "DIR",
 		 "write all finalised files below DIR", 0, 0},
+		{"junit", 0, CLI_STRING, &o->junit, "FILE",
+		 "write a JUnit report: a test case for each input", 0, 0},
+		{"seal", 0, CLI_STRING, &o->seal, "SCRIPT",
+		 "write into a batch script for which job this is", 0, 0},
 		{"force", 0, CLI_FLAG, &o->force, NULL,
 		 "replace files that exist", 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
 		 "as if the file said so: place.x=2", 0, 0},
+		{"classify", 0, CLI_FLAG, &o->classify, NULL,
+		 "sort the given settings: shape, spec, place, run", 0, 0},
+		{"explain", 0, CLI_LIST, &o->explain, "ID",
+		 "why a check is there, and a way out", 0, 0},
 		{"list-checks", 0, CLI_FLAG, &o->list_checks, NULL,
 		 "print every check and exit", 0, 0},
 		{"list-settings", 0, CLI_FLAG, &o->list_settings, NULL,
@@ -452,15 +188,51 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		"wrong.\nINPUT: a file, a folder (every *.cfg below it; "
 		"with --from megatron *.yaml,\n*.sh and the like, with "
 		"--from hf config.json), - (standard input) or @LIST\n"
-		"(a file that names one input a line).",
+		"(a file that names one input a line).\n"
+		"cfg-finalize diff A B compares two configs: diff --help.",
 		opts};
 
 	return cli_parse(&cli, argc, argv, first, found, e);
 }
 
+/* The options of "cfg-finalize diff". */
+static int parse_diff(struct options *o, int argc, char **argv, int *first,
+		      enum cli_found *found, struct err *e)
+{
+	const struct cli_opt opts[] = {
+		{"from", 0, CLI_STRING, &o->from, "FORMAT",
+		 "both are own, megatron or hf (by ending and contents)", 0, 0},
+		{"vocab-size", 0, CLI_INT, &o->vocab, "N",
+		 "as --set shape.vocab_size=N", 1, INT32_MAX},
+		{"world", 0, CLI_INT, &o->on.world, "N",
+		 "the number of ranks of both", 1, GRID_WORLD_MAX},
+		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
+		 "as if both files said so: run.seed=2", 0, 0},
+		{"json", 0, CLI_FLAG, &o->json, NULL, "print one JSON object",
+		 0, 0},
+		{0},
+	};
+	const struct cli cli = {
+		"cfg-finalize diff", "[OPTION]... A B",
+		"Say which settings of two configs differ once everything is "
+		"explicit, and\nwhether a job of B goes on from A's "
+		"checkpoints.  Exit 0: the same shape,\n1: another, 2: one "
+		"cannot be read.",
+		opts};
+
+	if (cli_parse(&cli, argc, argv, first, found, e))
+		return -1;
+	if (*found == CLI_RUN && argc - *first != 2)
+		return err_set(e, CODE_USAGE,
+			       "diff needs two configs, got %d; see --help",
+			       argc - *first);
+	return 0;
+}
+
 /* What the job would run on; its memory is one of so many ranks. */
 static int choose_cluster(struct options *o, struct err *e)
 {
+	o->gpus = o->on.gpus_per_node || o->on.gpu_memory || o->gpu;
 	if (cluster_gpu(&o->on, o->gpu, e))
 		return -1;
 	cluster_finish(&o->on);
@@ -473,17 +245,25 @@ static int choose_cluster(struct options *o, struct err *e)
 
 static int choose_format(struct options *o, struct err *e)
 {
-	static const char *const names[] = {"own", "megatron", "hf"};
+	static const char *const names[] = {"own", "megatron", "hf", "vllm"};
+	int i;
 
 	if (!o->from)
 		return 0;
-	for (int i = CONFIG_OWN; i <= CONFIG_HF; i++)
+	for (i = CONFIG_OWN; i <= CONFIG_VLLM; i++)
 		if (!strcmp(o->from, names[i])) {
 			o->format = (enum config_format)i;
-			return 0;
+			break;
 		}
+	if (i == CONFIG_VLLM && !o->classify)
+		return err_set(e, CODE_USAGE,
+			       "--from vllm goes with --classify only: engine "
+			       "arguments are no whole config");
+	if (i <= CONFIG_VLLM)
+		return 0;
 	return err_set(e, CODE_USAGE,
-		       "--from '%.100s' is none of own, megatron and hf",
+		       "--from '%.100s' is none of own, megatron and hf "
+		       "(and vllm, to classify)",
 		       o->from);
 }
 
@@ -503,15 +283,179 @@ static void set_vocab(struct options *o, struct arena *a)
 	o->sets.count++;
 }
 
+static enum code run_explain(const struct options *o, struct arena *a)
+{
+	enum code code = CODE_DONE;
+	struct err e;
+
+	for (int i = 0; i < o->explain.count; i++) {
+		if (i && code == CODE_DONE)
+			putchar('\n');
+		if (show_check(stdout, o->explain.item[i], a, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		}
+	}
+	return code;
+}
+
+static int read_side(const struct options *o, const char *file,
+		     struct verdict *v, struct arena *a, struct err *e)
+{
+	enum config_format format = o->from ? o->format : import_guess(file);
+
+	if (verdict_import(v, format, file, o->sets.item, o->sets.count, a, e))
+		return -1;
+	verdict_reach(v, &o->on);
+	if (!v->valid)
+		log_warn("%s is invalid, %zu errors: cfg-finalize says which",
+			 file, report_count(&v->report, ERROR));
+	return 0;
+}
+
+static enum code run_diff(const struct options *o, char **argv, struct arena *a)
+{
+	struct verdict v[2];
+	struct diff d;
+	struct err e;
+
+	for (int i = 0; i < 2; i++)
+		if (read_side(o, argv[i], &v[i], a, &e)) {
+			log_error("%s", e.text);
+			return CODE_USAGE;
+		}
+	diff_build(&d, &v[0], &v[1], a);
+	fputs(o->json ? diff_json(&d, a) : diff_text(&d, a), stdout);
+	return d.same_shape ? CODE_DONE : CODE_FINDINGS;
+}
+
+/* Propose placements of the one input; none is a finding. */
+static enum code suggest(const struct options *o, int argc, char **argv,
+			 struct arena *a)
+{
+	struct suggest s;
+	struct err e;
+
+	if (argc != 1)
+		err_set(&e, CODE_USAGE, "--suggest takes one INPUT, not %d",
+			argc);
+	else if (!suggest_load(&s, argv[0], o->format, &o->on, o->sets.item,
+			       o->sets.count, a, &e)) {
+		(o->json ? show_suggest_json : show_suggest)(stdout, &s,
+							     argv[0], a);
+		return s.rows ? CODE_DONE : CODE_FINDINGS;
+	}
+	log_error("%s", e.text);
+	return e.code;
+}
+
+/* On GPUs, unless the config says otherwise or nothing says so. */
+static bool on_gpus(const struct options *o, const struct config *c)
+{
+	return c->spec.device == DEVICE_CUDA ||
+	       (c->spec.device == DEVICE_AUTO && o->gpus);
+}
+
+/* Judge one config; a valid one seals the script. */
+static enum code run_seal(const struct options *o, int argc, char **argv,
+			  struct arena *a)
+{
+	bool print = !strcmp(o->seal, "-");
+	const char *seal;
+	struct verdict v;
+	struct err e;
+
+	if (argc != 1) {
+		log_error("--seal takes one config, not %d", argc);
+		return CODE_USAGE;
+	}
+	if (!verdict_import(&v, o->format, argv[0], o->sets.item, o->sets.count,
+			    a, &e))
+		verdict_reach(&v, &o->on);
+	fputs(o->json ? verdict_json(&v, a) : verdict_text(&v, a),
+	      print ? stderr : stdout);
+	if (!v.valid)
+		return verdict_code(&v);
+	if (seal_build(&seal, &v, &o->on, on_gpus(o, v.config), &e) ||
+	    (!print && seal_write(o->seal, seal, a, &e))) {
+		log_error("%s", e.text);
+		return e.code;
+	}
+	if (print)
+		printf("export " SEAL_VARIABLE "='%s'\n", seal);
+	else
+		log_info("%s: " SEAL_PREFIX "%s", o->seal, seal);
+	return CODE_DONE;
+}
+
+/* Sort the settings of every input under the four questions. */
+static enum code run_classify(const struct options *o, int argc, char **argv,
+			      struct arena *a)
+{
+	struct inputs in = {.ends = import_ends(o->format)};
+	enum code code = CODE_DONE;
+	struct classes c;
+	struct err e;
+
+	for (int i = 0; i < argc; i++)
+		if (inputs_add(&in, argv[i], a, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		}
+	for (size_t i = 0; i < in.count; i++) {
+		const char *file = in.list[i].file;
+		struct arena own = {0};
+
+		if (arena_open(&own, &e) ||
+		    classify_file(&c, o->from ? o->format : import_guess(file),
+				  file, &own, &e)) {
+			log_error("%s", e.text);
+			worst(&code, e.code);
+		} else {
+			fputs(o->json ? classify_json(&c, &own)
+				      : classify_text(&c, &own),
+			      stdout);
+		}
+		arena_close(&own);
+	}
+	return code;
+}
+
+/* Each of these is a run of its own. */
+static int check_modes(const struct options *o, struct err *e)
+{
+	bool writes = o->output || o->output_dir || o->junit;
+
+	if (o->suggest + o->classify + (o->seal != NULL) > 1)
+		return err_set(e, CODE_USAGE,
+			       "--suggest, --classify and --seal exclude each "
+			       "other");
+	if ((o->suggest || o->classify || o->seal) && writes)
+		return err_set(e, CODE_USAGE,
+			       "-o, --output-dir and --junit are for inputs "
+			       "that are only judged");
+	return 0;
+}
+
 static enum code run(const struct options *o, int argc, char **argv,
 		     struct arena *a)
 {
+	if (o->diff)
+		return run_diff(o, argv, a);
+	if (o->explain.count)
+		return run_explain(o, a);
 	if (o->list_checks)
-		print_checks();
+		show_checks(stdout);
 	if (o->list_settings)
-		print_settings(a);
+		show_settings(stdout, a);
 	if (o->list_checks || o->list_settings)
 		return CODE_DONE;
+	if (o->suggest)
+		return suggest(o, argc, argv, a);
+	if (argc && o->classify)
+		return run_classify(o, argc, argv, a);
+	if (argc && o->seal)
+		return run_seal(o, argc, argv, a);
 	if (argc)
 		return validate(o, argc, argv, a);
 	log_error("no INPUT; see --help");
@@ -521,9 +465,9 @@ static enum code run(const struct options *o, int argc, char **argv,
 int main(int argc, char **argv)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	struct options o = {.jobs = cpus < 1	      ? 1
-				    : cpus > JOBS_MAX ? JOBS_MAX
-						      : cpus};
+	struct options o = {.jobs = cpus < 1		    ? 1
+				    : cpus > BATCH_JOBS_MAX ? BATCH_JOBS_MAX
+							    : cpus};
 	struct arena a = {0};
 	enum cli_found found;
 	enum code code;
@@ -533,15 +477,18 @@ int main(int argc, char **argv)
 	/* A file too large is an error of write, not the end of the program. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("cfg-finalize", -1, LOG_INFO);
-	if (parse(&o, argc, argv, &first, &found, &e) ||
-	    choose_cluster(&o, &e) || choose_format(&o, &e) ||
-	    arena_open(&a, &e)) {
+	o.diff = argc > 1 && !strcmp(argv[1], "diff");
+	if ((o.diff ? parse_diff(&o, argc - 1, argv + 1, &first, &found, &e)
+		    : parse(&o, argc, argv, &first, &found, &e)) ||
+	    check_modes(&o, &e) || choose_cluster(&o, &e) ||
+	    choose_format(&o, &e) || arena_open(&a, &e)) {
 		log_error("%s", e.text);
 		return e.code;
 	}
 	if (found == CLI_ENDED)
 		return CODE_DONE;
 	set_vocab(&o, &a);
+	first += o.diff;
 	code = run(&o, argc - first, argv + first, &a);
 	if (sys_flush_stdout(&e)) {
 		log_error("%s", e.text);

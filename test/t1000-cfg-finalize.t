@@ -51,7 +51,7 @@ $T/in/sub/deep/c.cfg
 printf '%s\n' "# no name" '' "$T/a.cfg" "$T/bad.cfg" >"$T/list"
 run cfg-finalize "@$T/list"
 is "a list: the worst exit code" $rc 1
-like "a list: both are there" "$out" "a.cfg: valid.*bad.cfg: invalid.*2 inputs: 1 valid, 1 not"
+like "a list: both are there" "$out" "a.cfg: valid.*bad.cfg: invalid.*2 inputs: 1 valid \(0 not served\), 1 invalid, 0 unreadable; most errors: place-heads 1"
 echo "$T/in" >"$T/folders"
 run cfg-finalize "@$T/folders"
 like "a list may name folders" "$out" "in/b.cfg: .*deep/c.cfg: .*2 inputs"
@@ -66,24 +66,24 @@ like "an empty folder is named" "$err" "no \*.cfg below '$T/out'"
 like "the other input is done" "$out" "a.cfg: valid"
 ln -s "$T/in" "$T/in/sub/loop"
 run cfg-finalize "$T/in"
-is "a loop of links ends" "$(tail -n1 <<<"$out")" "2 inputs: 2 valid, 0 not"
+is "a loop of links ends" "$(tail -n1 <<<"$out")" "2 inputs: 2 valid (0 not served), 0 invalid, 0 unreadable"
 rm "$T/in/sub/loop"
 for i in {1..150}; do whole $((i % 7 + 1)) >"$T/in/sub/$i.cfg"; done
-cfg-finalize -j 1 "$T/in" >"$T/j1"
-cfg-finalize -j 7 "$T/in" >"$T/j7"
+cfg-finalize -j 1 "$T/in" >"$T/j1" 2>"$T/time"
+cfg-finalize -j 7 "$T/in" >"$T/j7" 2>"$T/time"
 ok "workers do not change the output" cmp "$T/j1" "$T/j7"
-is "all were done" "$(tail -n1 "$T/j7")" "152 inputs: 152 valid, 0 not"
+is "all were done" "$(tail -n1 "$T/j7")" "152 inputs: 152 valid (0 not served), 0 invalid, 0 unreadable"
 rm "$T"/in/sub/*.cfg
 
 # JSON
 run cfg-finalize --json --world 4 "$T/a.cfg" "$T/bad.cfg" "$T/none.cfg"
 is "one object a line" "$(wc -l <<<"$out")" 3
 is "a valid one" "$(sed -n 1p <<<"$out" | sed -E 's/"[0-9a-f]{32}"/HASH/')" \
-	'{"file":"'"$T"'/a.cfg","valid":true,"served":true,"findings":[],"shape_hash":HASH,"parameters":174624,"padded_vocab_size":128,"world":4,"data_parallel_size":4}'
+	'{"file":"'"$T"'/a.cfg","valid":true,"served":true,"findings":[],"shape_hash":HASH,"parameters":174624,"parameters_active":174624,"padded_vocab_size":128,"world":4,"data_parallel_size":4}'
 is "an invalid one" "$(sed -n 2p <<<"$out" | sed -E 's/"[0-9a-f]{32}"/HASH/')" \
-	'{"file":"'"$T"'/bad.cfg","valid":false,"served":false,"findings":[{"id":"place-heads","severity":"error","path":"place.tensor_model_parallel_size","line":5,"message":"num_attention_heads 4 is not a multiple of tensor_model_parallel_size 3","suggest":["tensor_model_parallel_size = 2","tensor_model_parallel_size = 4"]},{"id":"place-vocab-padding","severity":"note","path":"place.make_vocab_size_divisible_by","line":null,"message":"vocab_size 128 is padded to a multiple of 128 x tp 3: 384 rows, 128 a rank, 256 padding (66.67%)","suggest":[]},{"id":"place-vocab-empty","severity":"warning","path":"place.make_vocab_size_divisible_by","line":null,"message":"the last 2 of tp 3 ranks hold only padding: 128 rows a rank for vocab_size 128","suggest":["make_vocab_size_divisible_by = 1"]},{"id":"place-world","severity":"error","path":"place.tensor_model_parallel_size","line":5,"message":"world 4 is not a multiple of tp 3 x cp 1 x pp 1 = 3","suggest":["a world of 3","a world of 6"]}],"shape_hash":HASH,"parameters":174624,"padded_vocab_size":384,"world":4,"data_parallel_size":null}'
+	'{"file":"'"$T"'/bad.cfg","valid":false,"served":false,"findings":[{"id":"place-heads","severity":"error","path":"place.tensor_model_parallel_size","line":5,"message":"num_attention_heads 4 is not a multiple of tensor_model_parallel_size 3","suggest":["tensor_model_parallel_size = 2","tensor_model_parallel_size = 4"]},{"id":"place-vocab-padding","severity":"note","path":"place.make_vocab_size_divisible_by","line":null,"message":"vocab_size 128 is padded to a multiple of 128 x tp 3: 384 rows, 128 a rank, 256 padding (66.67%)","suggest":[]},{"id":"place-vocab-empty","severity":"warning","path":"place.make_vocab_size_divisible_by","line":null,"message":"the last 2 of tp 3 ranks hold only padding: 128 rows a rank for vocab_size 128","suggest":["make_vocab_size_divisible_by = 1"]},{"id":"place-world","severity":"error","path":"place.tensor_model_parallel_size","line":5,"message":"world 4 is not a multiple of tp 3 x cp 1 x pp 1 = 3","suggest":["a world of 3","a world of 6"]}],"shape_hash":HASH,"parameters":174624,"parameters_active":174624,"padded_vocab_size":384,"world":4,"data_parallel_size":null}'
 like "an unreadable one" "$(sed -n 3p <<<"$out")" \
-	'"valid":false,"served":false,"findings":\[\{"id":"conf-unreadable".*"shape_hash":null,"parameters":null,"padded_vocab_size":null,"world":4,"data_parallel_size":null'
+	'"valid":false,"served":false,"findings":\[\{"id":"conf-unreadable".*"shape_hash":null,"parameters":null,"parameters_active":null,"padded_vocab_size":null,"world":4,"data_parallel_size":null'
 printf 'shape: { "\377\376"; };' >"$T/bytes.cfg"
 printf 'shape: { a\n = "\377"; normalization = "\377" };' >"$T/bytes2.cfg"
 for f in "$T/bytes.cfg" "$T/bytes2.cfg"; do
@@ -144,6 +144,10 @@ run cfg-finalize --no-such-option
 is "an unknown option exits 2" $rc 2
 run cfg-finalize -o x --output-dir y "$T/a.cfg"
 is "-o and --output-dir exclude each other" $rc 2
+run cfg-finalize --classify --seal x "$T/a.cfg"
+is "--classify and --seal exclude each other" $rc 2
+run cfg-finalize --seal x --junit y "$T/a.cfg"
+is "--seal and --junit exclude each other" $rc 2
 run cfg-finalize -o x "$T/in"
 is "-o takes one input" $rc 2
 run cfg-finalize --help

@@ -22,6 +22,19 @@ cut -d' ' -f2 "$T/settings" | sort -u | grep . >"$T/checks"
 is "a check that tells of others is in the table" \
 	"$(cfg-finalize --list-checks | cut -d' ' -f1 | grep -vxFf - "$T/checks")" ""
 
+# Every field of Megatron's is a setting of the same name, is said another way
+# (then it is suggested), or is none, and that says why.
+cut -d' ' -f1 "$T/settings" | cut -d. -f2 >"$T/names"
+grep -v '^#' test/data/field-names | grep -vxFf "$T/names" >"$T/others"
+while read -r name; do
+	like "$name has a reason" "$(cfg-finalize --set "shape.$name=1" test/data/whole.inc)" \
+		"shape.$name: error: (no setting here: |unknown setting; try (place|spec|shape|run)\.)"
+done <"$T/others"
+is "as the man page lists them" "$(sed -n '/^\.SH FIELDS/,/^\.SH [^F]/p' bin/cfg-finalize.1 |
+	sed -nE 's/^\.B ([a-z_]+)$/\1/p')" "$(while read -r name; do
+	cfg-finalize --set "shape.$name=1" test/data/whole.inc | grep -q 'no setting here' && echo "$name"
+done <"$T/others")"
+
 # hash FILE: of its shape
 hash() { cfg-finalize "$1" | tail -n1 | grep -o '[0-9a-f]*$'; }
 

@@ -81,6 +81,47 @@ sed '/ffn_hidden/d; s/hidden_size = 96/hidden_size = 5120/' test/data/whole.inc 
 like "U25: a derived width is said" "$(cfg-finalize "$T/swiglu.cfg")" \
 	"64 \* floor\(hidden_size 5120 / 24\) = 13632 .*compare with theirs"
 
+# shape "WORD...": the shape's hash, by which checkpoints load
+shape() {
+	local word sets=()
+
+	# shellcheck disable=SC2086 # words
+	for word in $1; do sets+=(--set "$(long "$word")"); done
+	cfg-finalize --json "${sets[@]}" test/data/whole.inc | jq -r .shape_hash
+}
+whole=$(shape "")
+is "U11: another padding is the same model" "$(shape place.make_vocab_size_divisible_by=1)" "$whole"
+ok "U12: another vocabulary is another model" test "$(shape vocab=320)" != "$whole"
+# U13, U30: test/t5000-layouts.t compares the losses of layouts, vocabulary padded
+run cfg-finalize --set place.make_vocab_size_divisible_by=1000 test/data/whole.inc
+like "U13, U16: padding is no parameter of the model" "$out" \
+	"valid, 861792 parameters, vocabulary 256 in 2000 rows"
+for vp in 1 2; do
+	stage-build --world 2 --rank 1 --set place.tensor_model_parallel_size=1 \
+		--set place.virtual_pipeline_model_parallel_size=$vp test/data/whole.inc 2>"$T/err" |
+		grep -o 'layers/[0-9]*' | sort -u | xargs
+done >"$T/layers"
+is "U17: layers have their numbers in the model, whatever the chunks" "$(<"$T/layers")" \
+	"layers/0004 layers/0005 layers/0006 layers/0007
+layers/0002 layers/0003 layers/0006 layers/0007"
+is "U18: experts in other places are the same model" \
+	"$(shape "experts=4 tp=1 pp=4")" "$(shape "experts=4 tp=1 pp=1 place.expert_model_parallel_size=4")"
+is "U19: a layout is no part of the model" "$(shape "layout=Etttt|ttttL")" "$whole"
+is "U22: every check has a config that fires it" "$(cfg-finalize --list-checks | cut -d' ' -f1 |
+	while read -r id; do [ -f "test/data/bad/$id.cfg" ] || echo "$id"; done)" ""
+unset CUDA_DEVICE_MAX_CONNECTIONS
+world=4 says U27 "the environment makes no config wrong" "" "valid, "
+run env -i PATH="$PATH" CUDA_VISIBLE_DEVICES= cfg-finalize --world 4 test/data/whole.inc
+is "U28: no GPU and no trainer is needed" $rc 0
+cfg-finalize -o "$T/final.cfg" test/data/whole.inc >"$T/out"
+like "U29: a finalised file has no value left to be changed" "$(<"$T/final.cfg")" \
+	"ffn_hidden_size = 256; # given: .*kv_channels = 12; # derived: .*hidden_dropout = .*; # default"
+run stage-build --world 4 --set place.tensor_model_parallel_size=1 \
+	--set "place.pipeline_model_parallel_layout=E|tttt|tttt|L" --set place.pipeline_model_parallel_size=4 \
+	test/data/whole.inc
+like "U32: an embedding of its own stage, and a loss" "$out" \
+	"0 +0 +- .*embedding.*1 +0 +0-3 .*2 +0 +4-7 .*3 +0 +- .*loss"
+
 ## what is wrongly accepted there, wrongly refused, or ends in a crash
 world=2 says O02 "a first stage of no layers" "tp=1 pp=2 first=0" "0 is not between 1 and"
 world=4 says O03 "33 layers, floored" "tp=1 pp=4 vp=2 layers=33" '\[place-split\]'

@@ -56,6 +56,22 @@ done <<-END
 	deepseek-v2-lite 15706484224
 	nemotron-nas-same 4668317696
 END
+
+# active NAME [ARG]...: of them those that one token visits
+active() { cfg-finalize --json --from hf "${@:2}" "test/data/hf/$1.json" | jq .parameters_active; }
+# all but 6 of 8 experts in 32 layers, 120 of 128 in 48, 248 of 256 in 58 of 61
+is "mixtral-8x7b has 12.9e9 active" "$(active mixtral-8x7b)" \
+	$((46702792704 - 32 * 6 * 3 * 4096 * 14336))
+is "that is" "$(active mixtral-8x7b)" 12879925248
+is "qwen3-30b-a3b has 3.3e9 active" "$(active qwen3-30b-a3b)" \
+	$((30532122624 - 48 * 120 * 3 * 2048 * 768))
+is "that is" "$(active qwen3-30b-a3b)" 3353032704
+is "deepseek-v3 has 37.6e9 active without MTP" "$(active deepseek-v3 --set shape.mtp_num_layers=0)" \
+	$((671026404352 - 58 * 248 * 3 * 7168 * 2048))
+is "that is" "$(active deepseek-v3 --set shape.mtp_num_layers=0)" 37552282624
+is "all of a dense model is active" "$(active llama-2-7b)" 6738415616
+like "and it is said" "$(cfg-finalize --from hf test/data/hf/mixtral-8x7b.json)" \
+	"46702792704 parameters \(12879925248 active\), vocabulary"
 is "deepseek-v3 without MTP" "$(parameters deepseek-v3 --set shape.mtp_num_layers=0)" 671026404352
 
 # one command line, three ways of writing it
@@ -182,7 +198,7 @@ like "what Megatron itself refuses" "$out" \
 import "$base
 --spec a b"
 like "a flag of the model without a setting" "$out" \
-	"x.args:24: error: --spec concerns the model and has no setting here \[import-flag\]"
+	"x.args:24: error: --spec concerns the model and has no setting here.* \[import-flag\]"
 import "$base
 --cross-entropy-fusion-impl native
 --num-distributed-optimizer-instances 1"
@@ -284,4 +300,29 @@ is "a pipe without a writer does not hang" $rc 2
 run cfg-finalize --from yaml "$T/flags.yaml"
 is "an unknown format exits 2" $rc 2
 like "and the formats are named" "$err" "'yaml' is none of own, megatron and hf"
+echo '--num-layers 4 --moe-layer-freq ([0]*1+[1]*x)' >"$T/list.args"
+like "a caret shows where a list ends to be one" "$(cfg-finalize --from megatron "$T/list.args")" \
+	"\[import-value\]
+    \(\[0\]\*1\+\[1\]\*x\)
+               \^
+"
+# layers with sizes of their own, as JSON on the command line
+good=test/data/good/import-blocks.cfg
+blocks() { # blocks SED: what is said of the changed file
+	sed "$1" $good >"$T/blocks.args"
+	cfg-finalize --from megatron --vocab-size 256 "$T/blocks.args"
+}
+is "every block has its sizes" "$(cfg-finalize --from megatron --vocab-size 256 -o - $good 2>"$T/err" |
+	grep heterogeneous_ | sed 's/ *#.*//' | xargs)" \
+	"heterogeneous_block_specs = true; heterogeneous_num_query_groups = [2, 0, 4, 2]; heterogeneous_ffn_hidden_size = [256, 256, -1, 256];"
+like "another model in the JSON is an error" "$(blocks 's/"hidden_size": 64/"hidden_size": 65/')" \
+	"hidden_size is 64, but layers with sizes of their own want 65 \[import-blocks\]"
+like "and another kind of model" "$(blocks 's/ --swiglu//')" \
+	"gated_linear_unit is false, but .* want true \[import-blocks\].*activation_func is .*want silu"
+like "no JSON" "$(blocks "s/{.*}/{\"a\": }/")" "wants an object .* of JSON: .*\[import-value\]"
+like "no object" "$(blocks "s/{.*}/[1]/")" "wants an object .* of JSON \[import-value\]"
+like "fewer blocks than layers" "$(blocks 's/--num-layers 4/--num-layers 5/; s/_layers": 4/_layers": 5/')" \
+	"block_configs: 4 blocks for 5 layers has no setting here"
+like "a block that is none" "$(blocks 's/"ffn_mult": 5.25/"ffn_mult": -1/')" \
+	"block_configs: what block 1 says has no setting here"
 done_testing

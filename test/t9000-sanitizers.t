@@ -19,6 +19,17 @@ done
 PATH=$TOP/$build/bin:$PATH
 set1=place.tensor_model_parallel_size=2 set2=place.sequence_parallel=true
 ok "cfg-finalize" cfg-finalize --world 4 etc
+for file in test/data/hf/llama-3-8b.json etc/demo.cfg; do
+	ok "cfg-finalize --classify $file" cfg-finalize --classify "$file"
+done
+ok "cfg-finalize diff" cfg-finalize diff etc/gpt2-124M.cfg test/data/hf/gpt2.json
+printf '#!/bin/sh\n' >"$T/job"
+ok "cfg-finalize --seal" cfg-finalize --world 4 --seal "$T/job" etc/demo.cfg
+ok "cfg-finalize --suggest" cfg-finalize --suggest --world 512 --from hf \
+	--set run.global_batch_size=512 test/data/hf/deepseek-v3.json
+ok "cfg-finalize --gpu-memory" cfg-finalize --world 4 --gpus-per-node 2 \
+	--gpu-memory 80G etc/llama3-8B.cfg
+ok "cfg-finalize --junit" cfg-finalize --junit "$T/report.xml" etc
 ok "stage-build" stage-build --world 4 --svg "$T/map.svg" --json etc/demo.cfg
 for model in llama gpt2; do
 	ok "train-worker, $model" env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \

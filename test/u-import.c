@@ -25,8 +25,9 @@ static const char *list_of(const char *text)
 {
 	const struct field as_ints = {.type = FIELD_INTS};
 	struct ints list = {0};
+	int column;
 
-	if (!import_list(text, &arena, &list))
+	if (!import_list(text, &arena, &list, &column))
 		return "none";
 	return list.count ? field_text(&as_ints, &list, &arena) : "[]";
 }
@@ -72,6 +73,28 @@ static void test_lists(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		assert_string_equal(list_of(cases[i][0]), cases[i][1]);
+}
+
+/* Where a text ceases to be a list. */
+static void test_list_columns(void **state)
+{
+	static const struct {
+		const char *text;
+		int column;
+	} cases[] = {
+		{"", 1},      {"x", 1},		{"[1, x]", 5},
+		{"[1, 2", 6}, {"([0]*2+y)", 8}, {"[1]*[2]", 8},
+		{"1 2", 3},   {"[1],2", 4},	{"[[1]]", 5},
+	};
+	struct ints list;
+	int column;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_false(
+			import_list(cases[i].text, &arena, &list, &column));
+		assert_int_equal(column, cases[i].column);
+	}
 }
 
 static void test_a_list_is_bounded(void **state)
@@ -152,7 +175,7 @@ static void test_scripts(void **state)
 		 "--lr:3 1:3"},
 		{"cat <<'E' >x\n" RUN "--lr 9\nE\n" RUN "--lr 1", "--lr:4 1:4"},
 		{"f() {\n" RUN "--lr 1\n}\nf", "--lr:2 1:2"},
-		{"A=1\nif true; then A=2; fi\n" RUN "--lr $A", "--lr:3 1:1"},
+		{"A=1\nif x; then A=2; fi\n" RUN "--lr $A", "--lr:3 1:1"},
 		{"[ -n \"$x\" ] && A=2\n" RUN "--lr $A", "--lr:2 $A:2?"},
 		{"cd /x && " RUN "--lr 1", "--lr:1 1:1"},
 		{"if x; then\n" RUN "--lr 1\nelse\n" RUN "--lr 2\nfi\n" RUN
@@ -167,6 +190,89 @@ static void test_scripts(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		assert_string_equal(shell_of(cases[i][0]), cases[i][1]);
+}
+
+/* A known condition is followed: what VALUE then is, or "?". */
+static void test_conditions(void **state)
+{
+	static const char *const cases[][2] = {
+		{"if true; then V=2; fi", "2"},
+		{"if false; then V=2; else V=3; fi", "3"},
+		{"if ! false; then V=2; fi", "2"},
+		{"if [ \"$A\" = y ]; then V=2; else V=3; fi", "2"},
+		{"if [ \"$A\" != y ]; then V=2; else V=3; fi", "3"},
+		{"if [ $A == x ]; then V=2; elif [ $A == y ]; then V=3; "
+		 "elif true; then V=4; else V=5; fi",
+		 "3"},
+		{"if [[ $A == y && $N -gt 3 ]]; then V=2; else V=3; fi", "1?"},
+		{"if [[ $A == y ]] && [[ $N -gt 3 ]]\nthen\nV=2\nfi", "2"},
+		{"if [ -z \"$E\" ] || x; then V=2; fi", "2"},
+		{"if [ -n \"$E\" ] || [ \"$N\" -le 4 ]; then V=2; fi", "2"},
+		{"if test $N -eq 04; then V=2; fi", "2"},
+		{"if [ $N -ne 4 ]; then V=2; fi", "1"},
+		{"if [ $N -lt 5 ]; then V=2; fi", "2"},
+		{"if [ $N -ge 5 ]; then V=2; fi", "1"},
+		{"if [ ! -z \"$E\" ]; then V=2; fi", "1"},
+		{"if [ \"$A\" ]; then V=2; fi", "2"},
+		{"[ $N = 4 ] && V=2", "2"},
+		{"[ $N = 5 ] && V=2", "1"},
+		{"[ $N = 5 ] && V=2 || V=3", "3"},
+		{"[ $N = 4 ] ||\nV=2", "1"},
+		{"[ $N = 5 ] &&\n\nV=2", "1"},
+		{"if true; then if false; then V=2; else V=3; fi; V=${V}0; "
+		 "fi",
+		 "30"},
+		{"if false; then if true; then V=2; fi; V=3; fi", "1"},
+		{"if true; then V=2; else W=`x` V+=$Z; fi", "2"},
+		{"if x; then V=2; fi; V=3", "3"},
+		{"case $A in\n\nx) V=2 ;;\n(z|y)\nV=3\n;; *) V=4\nesac", "3"},
+		{"case \"$A\" in \"x\") V=2 ;; *) V=3; esac", "3"},
+		{"case $A in y) V=2 ;; x*) V=3 ;; y) V=4 ;; esac", "2"},
+		{"case $A in x) case $A in y) V=2 ;; esac ;; esac", "1"},
+		{"case $A in y) case $N in 4) V=2 ;; *) V=3 ;; esac ;; "
+		 "*) V=4 ;; esac",
+		 "2"},
+		{"case $A in x) V=2 ;; esac; V=${V}0", "10"},
+		/* what a running shell alone would know */
+		{"if [ $Z = y ]; then V=2; fi", "1?"},
+		{"if [ -f x ]; then V=2; fi", "1?"},
+		{"if [[ $A == y* ]]; then V=2; fi", "1?"},
+		{"if [ $A -eq 1 ]; then V=2; fi", "1?"},
+		{"if [ $A = y; then V=2; fi", "1?"},
+		{"if [ ]; then V=2; fi", "1?"},
+		{"if x; then A=z; fi; if [ $A = y ]; then V=2; fi", "1?"},
+		{"if x; then V=2; elif true; then V=3; fi", "1?"},
+		{"B=`x` && V=2", "1?"},
+		{"while true; do V=2; done", "1?"},
+		{"case $N in y*) V=2 ;; esac", "1?"},
+		{"case $Z in y) V=2 ;; esac", "1?"},
+		{"case $A in y) ;& x) V=2 ;; esac", "1?"},
+		{"case $A in x) ;;& y) V=2 ;; esac", "1?"},
+		{"case `x` in y) V=2 ;; *) V=3 ;; esac", "1?"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct import im = new_import("x.sh");
+		struct words words = {0};
+		bool said = false;
+		const char *text = arena_printf(
+			&arena, "A=y N=4 E= V=1\n%s\n" RUN "--lr $V\n",
+			cases[i][0]);
+
+		assert_int_equal(import_shell(&im, text, strlen(text), &words),
+				 0);
+		assert_int_equal(words.count, 2);
+		for (size_t k = 0; k < im.report->count; k++)
+			said |= !strcmp(im.report->list[k].id,
+					"import-condition") &&
+				strstr(im.report->list[k].message, "'V'");
+		text = arena_printf(&arena, "%s%s", words.list[1].text,
+				    said ? "?" : "");
+		if (strcmp(text, cases[i][1]) != 0)
+			fail_msg("'%s' gives %s, not %s", cases[i][0], text,
+				 cases[i][1]);
+	}
 }
 
 static void test_broken_scripts(void **state)
@@ -371,11 +477,18 @@ static void test_deep_json(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_lists),	TEST(test_a_list_is_bounded),
-		TEST(test_scripts),	TEST(test_broken_scripts),
-		TEST(test_cut_scripts), TEST(test_expansions_are_bounded),
-		TEST(test_yaml),	TEST(test_broken_yaml),
-		TEST(test_yaml_bomb),	TEST(test_broken_json),
+		TEST(test_lists),
+		TEST(test_list_columns),
+		TEST(test_a_list_is_bounded),
+		TEST(test_scripts),
+		TEST(test_conditions),
+		TEST(test_broken_scripts),
+		TEST(test_cut_scripts),
+		TEST(test_expansions_are_bounded),
+		TEST(test_yaml),
+		TEST(test_broken_yaml),
+		TEST(test_yaml_bomb),
+		TEST(test_broken_json),
 		TEST(test_deep_json),
 	};
 

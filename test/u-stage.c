@@ -130,8 +130,12 @@ static const struct cut worked[] = {
 	{2, 2, .layout = "Etm|tL", .mtp = 1, .want = "!after every t"},
 	{0, 1, .layout = "Em|L", .mtp = 1, .want = "!need a pipeline_model"},
 	{2, 2, .layout = "ttE|L", .want = "!must begin with its only E"},
+	{4, 7, .layout = "E((t|)*2m|)*2L", .mtp = 2,
+	 .want = "!mtp_num_layers 2 m together in one"},
 	/* a blank and nesting are ours to allow */
 	{2, 2, .layout = "Et |tL", .want = "E0 / 1NL"},
+	{8, 7, .layout = "E((t|)*2t|)*2ttL",
+	 .want = "E0 / 1 / 2 / 3 / 4 / 5 / 6-7NL"},
 	/* X17 */
 	{33, 4, 2, .want = "!not a multiple of pipeline_model_parallel_size 4"},
 	{30, 4, 2, .want = "!30 layers make 30 slots"},

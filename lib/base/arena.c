@@ -10,6 +10,24 @@
 
 #include "lib/base/log.h"
 
+/*
+ * The address sanitizer is told what was handed out, to the byte; all else of
+ * a piece, and a gap behind each, is out of bounds.
+ */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+enum { GAP = 16 };
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)	  ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+enum { GAP = 0 };
+#endif
+
 /* Pieces double; pages are committed when they are first written. */
 enum { PIECE_FIRST = 1 << 20, PIECE_DOUBLED = 64 << 20 };
 
@@ -53,6 +71,7 @@ static int grow(struct arena *a, size_t bytes)
 		return -1;
 	head = (struct piece){a->base, a->size};
 	memcpy(base, &head, sizeof(head));
+	ASAN_POISON_MEMORY_REGION(base + sizeof(head), size - sizeof(head));
 	*a = (struct arena){base, sizeof(head), size};
 	return 0;
 }
@@ -74,6 +93,7 @@ void arena_close(struct arena *a)
 		struct piece head;
 
 		memcpy(&head, a->base, sizeof(head));
+		ASAN_UNPOISON_MEMORY_REGION(a->base, a->size);
 		munmap(a->base, a->size);
 		a->base = head.before;
 		a->size = head.size;
@@ -89,16 +109,17 @@ void arena_exhausted(void)
 
 void *arena_alloc(struct arena *a, size_t count, size_t size)
 {
-	size_t bytes;
+	size_t wanted, bytes;
 	void *p;
 
-	if (__builtin_mul_overflow(count, size, &bytes) ||
-	    bytes > SIZE_MAX - 15)
+	if (__builtin_mul_overflow(count, size, &wanted) ||
+	    wanted > SIZE_MAX - 15 - GAP)
 		arena_exhausted();
-	bytes = (bytes + 15) & ~(size_t)15;
+	bytes = (wanted + GAP + 15) & ~(size_t)15;
 	if (bytes > a->size - a->used && grow(a, bytes))
 		arena_exhausted();
 	p = a->base + a->used;
+	ASAN_UNPOISON_MEMORY_REGION(p, wanted);
 	a->used += bytes;
 	return p;
 }

@@ -61,8 +61,8 @@ int cli_size(const char *s, int64_t min, int64_t max, int64_t *out,
 			       s);
 	if (n * unit < (double)min || n * unit > (double)max)
 		return err_set(e, CODE_USAGE,
-			       "%.100s is not between %" PRId64
-			       " and %" PRId64 " bytes",
+			       "%.100s is not between %" PRId64 " and %" PRId64
+			       " bytes",
 			       s, min, max);
 	*out = (int64_t)(n * unit);
 	return 0;

@@ -17,8 +17,8 @@ struct cli_list {
 
 /*
  * One option.  VALUE points to a bool, int64_t, const char * or struct
- * cli_list, as TYPE says; MIN and MAX bound an integer or a size in bytes.  A table ends with a
- * row whose NAME is NULL.
+ * cli_list, as TYPE says; MIN and MAX bound an integer or a size in bytes.  A
+ * table ends with a row whose NAME is NULL.
  */
 struct cli_opt {
 	const char *name; /* long name without the dashes */

@@ -28,29 +28,36 @@ void cluster_finish(struct cluster *cl)
 		cl->gpus_per_node = cl->world / cl->nodes;
 }
 
+/* "nodes of 4 GPUs" */
+static const char *nodes_text(const struct cluster *cl, struct arena *a)
+{
+	return arena_printf(a, "nodes of %" PRId64 " GPU%s", cl->gpus_per_node,
+			    plural(cl->gpus_per_node));
+}
+
 static void check_world(const struct cluster *cl, struct report *r)
 {
 	int64_t per = cl->gpus_per_node, most = cl->nodes * per;
 	int64_t nodes = per ? (cl->world + per - 1) / per : 0;
 
-	if (!cl->world || (per && !cl->nodes &&
-			   (cl->world <= per || cl->world % per == 0)))
+	if (!cl->world ||
+	    (per && !cl->nodes && (cl->world <= per || cl->world % per == 0)))
 		return;
 	if (per && !cl->nodes)
 		report_add(r, "cluster-world", ERROR, "", NULL,
-			   "world %" PRId64 " does not fill nodes of %" PRId64
-			   " GPUs",
-			   cl->world, per);
+			   "world %" PRId64 " does not fill %s", cl->world,
+			   nodes_text(cl, r->arena));
 	else if (per && cl->world != most)
 		report_add(r, "cluster-world", ERROR, "", NULL,
 			   "world %" PRId64 " is not %" PRId64
-			   " node%s x %" PRId64 " GPUs = %" PRId64,
-			   cl->world, cl->nodes, plural(cl->nodes), per, most);
+			   " node%s x %" PRId64 " GPU%s = %" PRId64,
+			   cl->world, cl->nodes, plural(cl->nodes), per,
+			   plural(per), most);
 	else if (!per && cl->nodes)
 		report_add(r, "cluster-world", ERROR, "", NULL,
 			   "world %" PRId64 " is not a multiple of %" PRId64
-			   " nodes",
-			   cl->world, cl->nodes);
+			   " node%s",
+			   cl->world, cl->nodes, plural(cl->nodes));
 	else
 		return;
 	if (per && cl->nodes)
@@ -74,39 +81,37 @@ static void check_nodes(const struct cluster *cl, const struct place *p,
 	int64_t cp = p->context_parallel_size;
 	int64_t etp = p->expert_tensor_parallel_size;
 	int64_t ep = p->expert_model_parallel_size;
+	const char *nodes = nodes_text(cl, r->arena);
 
 	if (leaves(cl, tp)) {
 		report_add(r, "cluster-tp-node", WARNING,
 			   PLACE_AT(tensor_model_parallel_size),
 			   "groups of %" PRId64
-			   " tp ranks leave nodes of %" PRId64
-			   " GPUs, and every layer waits for the network",
-			   tp, per);
+			   " tp ranks leave %s, and every layer waits for the "
+			   "network",
+			   tp, nodes);
 		report_suggest_divisors(r, "tensor_model_parallel_size", per,
 					tp);
 	} else if (ep > 1 && leaves(cl, etp)) {
 		report_add(r, "cluster-tp-node", WARNING,
 			   PLACE_AT(expert_tensor_parallel_size),
-			   "groups of %" PRId64
-			   " etp ranks leave nodes of %" PRId64 " GPUs",
-			   etp, per);
+			   "groups of %" PRId64 " etp ranks leave %s", etp,
+			   nodes);
 		report_suggest_divisors(r, "expert_tensor_parallel_size", per,
 					etp);
 	}
 	if (cp > 1 && leaves(cl, tp * cp))
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(context_parallel_size),
-			   "keys and values of cp %" PRId64 " x tp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
-			   " GPUs",
-			   cp, tp, per);
+			   "keys and values of tp %" PRId64 " x cp %" PRId64
+			   " = %" PRId64 " ranks go over the network from %s",
+			   tp, cp, tp * cp, nodes);
 	if (ep > 1 && leaves(cl, ep * etp))
 		report_add(r, "cluster-group-node", NOTE,
 			   PLACE_AT(expert_model_parallel_size),
-			   "tokens for experts of ep %" PRId64 " x etp %" PRId64
-			   " ranks go over the network from nodes of %" PRId64
-			   " GPUs",
-			   ep, etp, per);
+			   "tokens for experts of etp %" PRId64 " x ep %" PRId64
+			   " = %" PRId64 " ranks go over the network from %s",
+			   etp, ep, etp * ep, nodes);
 }
 
 static int64_t planned_memory(const struct sum *s, int64_t *family, int *pp)
@@ -207,8 +212,8 @@ static void suggest_memory(const struct cluster *cl,
 		     p->tensor_model_parallel_size, 2, 1),
 		less(a, "place.pipeline_model_parallel_size",
 		     p->pipeline_model_parallel_size, 2, 1),
-		less(a, "place.context_parallel_size",
-		     p->context_parallel_size, 2, 1),
+		less(a, "place.context_parallel_size", p->context_parallel_size,
+		     2, 1),
 	};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
@@ -243,11 +248,12 @@ static void check_memory(const struct cluster *cl, const struct config *loaded,
 	bytes = cluster_memory(cl, c, family, &pp, &planned, &e);
 	how = planned ? "planned" : "estimated";
 	if (bytes > room)
-		report_add(r, "cluster-memory", ERROR, RUN_AT(micro_batch_size),
-			   "ranks of pipeline rank %d need %s (%s: %s), and the "
-			   "GPU has %s",
-			   pp, word_bytes(bytes).s, how,
-			   families_text(family, r->arena), word_bytes(room).s);
+		report_add(
+			r, "cluster-memory", ERROR, RUN_AT(micro_batch_size),
+			"ranks of pipeline rank %d need %s (%s: %s), and the "
+			"GPU has %s",
+			pp, word_bytes(bytes).s, how,
+			families_text(family, r->arena), word_bytes(room).s);
 	else if ((double)bytes > CLUSTER_SHARE * (double)room)
 		report_add(r, "cluster-memory-close", WARNING,
 			   RUN_AT(micro_batch_size),

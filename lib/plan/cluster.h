@@ -16,8 +16,9 @@ struct report;
 struct cluster {
 	int64_t world; /* ranks, one on a GPU */
 	int64_t nodes, gpus_per_node;
-	int64_t gpu_memory;    /* bytes of one GPU */
-	const struct gpu *gpu; /* whose times are predicted; NULL: gpu.h's first */
+	int64_t gpu_memory; /* bytes of one GPU */
+	const struct gpu
+		*gpu; /* whose times are predicted; NULL: gpu.h's first */
 };
 
 /* GPUs of a node where nobody said how many. */
@@ -25,7 +26,8 @@ enum { CLUSTER_PER_NODE = 8 };
 
 /*
  * The share of a GPU's memory that a plan may fill: the rest is for the
- * context, the libraries' workspaces and NCCL's communicators, which took 2.2 GiB on two H200s.
+ * context, the libraries' workspaces and NCCL's communicators, which took
+ * 2.2 GiB on two H200s.
  */
 #define CLUSTER_SHARE 0.92
 
@@ -39,9 +41,10 @@ int cluster_gpu(struct cluster *cl, const char *name, struct err *e);
 void cluster_finish(struct cluster *cl);
 
 /*
- * Report what of a finalised, valid CONFIG does not go with CL: sizes that do not
- * multiply, groups that leave a node, memory that does not suffice.  LOADED
- * is CONFIG as it was before: what else would fit is tried with it.
+ * Report what of a finalised CONFIG does not go with CL: sizes that do not
+ * multiply and, of one without errors so far, groups that leave a node and
+ * memory that does not suffice.  LOADED is CONFIG as it was before: what else
+ * would fit is tried with it.
  */
 void cluster_check(const struct cluster *cl, const struct config *loaded,
 		   const struct config *config, struct report *r);

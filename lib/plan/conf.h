@@ -74,6 +74,12 @@ int conf_bind(struct conf *c, const struct conf_text *t, struct err *e);
 /* Bind "group.name=value" as if a file said so; all faults are findings. */
 void conf_bind_set(struct conf *c, const char *set);
 
+/* Whether NAME may have been meant as OTHER. */
+bool conf_is_near(const char *name, const char *other);
+
+/* Why Megatron's field NAME is no setting here, or NULL. */
+const char *conf_because(const char *name);
+
 /* Suggest names that NAME may have been meant as, in the last finding. */
 void conf_suggest_name(struct conf *c, const char *name);
 

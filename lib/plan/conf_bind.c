@@ -295,9 +295,15 @@ static void bind_stranger(struct conf *c, const char *group, const char *name,
 {
 	const char *path = group ? arena_printf(c->arena, "%s.%s", group, name)
 				 : arena_strdup(c->arena, name);
+	const char *because = conf_because(name);
 	int row;
 	struct conf_target *t = owner(c, name, &row);
 
+	if (!t && because) {
+		report_add(c->report, "conf-unknown", ERROR, path, &at,
+			   "no setting here: %s", because);
+		return;
+	}
 	if (!t) {
 		report_add(c->report, "conf-unknown", ERROR, path, &at,
 			   "unknown setting");

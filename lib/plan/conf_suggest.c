@@ -94,33 +94,46 @@ static bool same(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Edits (insert, delete, change, swap) from A to B, whatever their case. */
-static int distance(const char *a, const char *b)
+/*
+ * Edits (insert, delete, change, swap) from A to B, whatever their case; more
+ * than MOST are MOST + 1.
+ */
+static int distance(const char *a, const char *b, int most)
 {
 	int la = (int)strlen(a), lb = (int)strlen(b);
 	int row[3][NAME_MAX_LEN + 2], *now = row[0], *last = row[1],
 				      *before = row[2], *spare;
 
-	if (la > NAME_MAX_LEN || lb > NAME_MAX_LEN)
-		return NAME_MAX_LEN;
+	if (la > NAME_MAX_LEN || lb > NAME_MAX_LEN || la - lb > most ||
+	    lb - la > most)
+		return most + 1;
 	for (int j = 0; j <= lb; j++)
-		last[j] = j;
+		last[j] = before[j] = j;
 	for (int i = 1; i <= la; i++) {
-		now[0] = i;
-		for (int j = 1; j <= lb; j++) {
+		int from = i > most ? i - most : 1, to = least(lb, i + most);
+		int nearest = most + 1;
+
+		/* far from the diagonal there are too many edits */
+		now[from - 1] = from == 1 ? i : most + 1;
+		if (to < lb)
+			now[to + 1] = most + 1;
+		for (int j = from; j <= to; j++) {
 			now[j] = least(last[j], now[j - 1]) + 1;
 			now[j] = least(now[j],
 				       last[j - 1] + !same(a[i - 1], b[j - 1]));
 			if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) &&
 			    same(a[i - 2], b[j - 1]))
 				now[j] = least(now[j], before[j - 2] + 1);
+			nearest = least(nearest, now[j]);
 		}
+		if (nearest > most)
+			return most + 1;
 		spare = before;
 		before = last;
 		last = now;
 		now = spare;
 	}
-	return last[lb];
+	return least(last[lb], most + 1);
 }
 
 /* How far a name may be off and still be meant. */
@@ -143,12 +156,27 @@ static bool suggest_alias(struct conf *c, const char *name)
 
 void conf_suggest_group(struct conf *c, const char *name)
 {
+	int most = tolerance(name);
+
 	if (suggest_alias(c, name))
 		return;
 	for (int t = 0; t < c->targets; t++)
-		if (distance(name, c->target[t].group->name) <= tolerance(name))
+		if (distance(name, c->target[t].group->name, most) <= most)
 			report_suggest(c->report, "%s",
 				       c->target[t].group->name);
+}
+
+/* Suggest the rows of all groups that are BEST edits off. */
+static void suggest_rows(struct conf *c, const char *name, int best)
+{
+	for (int t = 0; t < c->targets; t++) {
+		const struct group *g = c->target[t].group;
+
+		for (int i = 0; i < g->count; i++)
+			if (distance(name, g->fields[i].name, best) == best)
+				report_suggest(c->report, "%s.%s", g->name,
+					       g->fields[i].name);
+	}
 }
 
 void conf_suggest_name(struct conf *c, const char *name)
@@ -157,32 +185,32 @@ void conf_suggest_name(struct conf *c, const char *name)
 
 	if (suggest_alias(c, name))
 		return;
-	for (int t = 0; t < c->targets; t++)
-		for (int i = 0; i < c->target[t].group->count; i++)
-			best = least(
-				best,
-				distance(name,
-					 c->target[t].group->fields[i].name));
-	if (best > tolerance(name))
-		return;
 	for (int t = 0; t < c->targets; t++) {
 		const struct group *g = c->target[t].group;
 
-		for (int i = 0; i < g->count; i++)
-			if (distance(name, g->fields[i].name) == best)
-				report_suggest(c->report, "%s.%s", g->name,
-					       g->fields[i].name);
+		for (int i = 0; i < g->count && best; i++)
+			best = least(best, distance(name, g->fields[i].name,
+						    best - 1));
 	}
+	if (best <= tolerance(name))
+		suggest_rows(c, name, best);
+}
+
+bool conf_is_near(const char *name, const char *other)
+{
+	int most = tolerance(name);
+
+	return distance(name, other, most) <= most;
 }
 
 void conf_suggest_choice(struct report *r, const char *name,
 			 const char *const *names)
 {
-	int best = tolerance(name) + 1;
+	int most = tolerance(name), best = most + 1;
 
+	for (int i = 0; names[i] && best; i++)
+		best = least(best, distance(name, names[i], best - 1));
 	for (int i = 0; names[i]; i++)
-		best = least(best, distance(name, names[i]));
-	for (int i = 0; names[i]; i++)
-		if (best > tolerance(name) || distance(name, names[i]) == best)
+		if (best > most || distance(name, names[i], best) == best)
 			report_suggest(r, "\"%s\"", names[i]);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/plan/config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,27 +75,6 @@ void config_finish(struct config *c, int64_t world, struct report *r)
 	config_unused(c, r);
 }
 
-/* TEXT without what would end a comment. */
-static void put_comment(FILE *f, const char *text)
-{
-	for (; *text; text++)
-		fputc(iscntrl((unsigned char)*text) ? '?' : *text, f);
-}
-
-static void put_origin(FILE *f, const struct origin *from)
-{
-	switch (from->kind) {
-	case ORIGIN_DEFAULT: fputs("default", f); break;
-	case ORIGIN_DERIVED: fprintf(f, "derived: %s", from->why); break;
-	case ORIGIN_GIVEN:
-		fputs("given: ", f);
-		put_comment(f, from->file ? from->file : "");
-		if (from->line)
-			fprintf(f, ":%d", from->line);
-		break;
-	}
-}
-
 /* One setting and where it comes from; what is unset stays a comment. */
 static void put_field(FILE *f, const struct conf_target *t, int row,
 		      struct arena *a)
@@ -105,10 +83,8 @@ static void put_field(FILE *f, const struct conf_target *t, int row,
 	const struct origin *from = (const struct origin *)t->base + row;
 
 	if (field_is_set(field, t->base)) {
-		fprintf(f, "\t%s = %s; # ", field->name,
-			field_text(field, t->base, a));
-		put_origin(f, from);
-		fputc('\n', f);
+		fprintf(f, "\t%s = %s; # %s\n", field->name,
+			field_text(field, t->base, a), origin_text(from, a));
 	} else {
 		fprintf(f, "\t# %s is unset (%s)\n", field->name, field->help);
 	}

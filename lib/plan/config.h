@@ -8,8 +8,11 @@
 #include "lib/plan/shape.h"
 #include "lib/plan/spec.h"
 
-/* What wrote a file: ourselves, or somebody whose files are translated. */
-enum config_format { CONFIG_OWN, CONFIG_MEGATRON, CONFIG_HF };
+/*
+ * What wrote a file: ourselves, or somebody whose files are translated.
+ * CONFIG_VLLM is no whole config: its settings are only sorted (classify.h).
+ */
+enum config_format { CONFIG_OWN, CONFIG_MEGATRON, CONFIG_HF, CONFIG_VLLM };
 
 struct config {
 	struct shape shape;

@@ -6,17 +6,22 @@
 #include "lib/plan/gpu.h"
 
 /* Shares of the peak that long products and attention reach at most. */
-static const double gemm_share = 0.765;
+static const double gemm_share = 0.775;
 static const double attn_share[2] = {0.66, 0.465}; /* heads of 128 */
+/* Of that, where query heads share a key: cuDNN is asked group by group. */
+static const double grouped_share = 0.77;
 /* Traffic of a product that is not hidden behind it. */
 static const double gemm_traffic = 0.32;
 /* A kernel starts this much after the one before it ended. */
-static const double launch = 1.5e-6;
+static const double launch = 2e-6;
 /* Collectives: the share of NVLink's and the network's bytes/s, latencies. */
 static const double comm_share[] = {
-	[PROG_SUM] = 0.59,	   [PROG_MAX] = 0.59,
-	[PROG_REDUCE_SCATTER] = 0.485, [PROG_ALL_GATHER] = 0.53,
-	[PROG_SEND] = 0.355,	   [PROG_RECV] = 0.355,
+	[PROG_SUM] = 0.59,
+	[PROG_MAX] = 0.59,
+	[PROG_REDUCE_SCATTER] = 0.485,
+	[PROG_ALL_GATHER] = 0.53,
+	[PROG_SEND] = 0.355,
+	[PROG_RECV] = 0.355,
 	[WORK_EXCHANGE] = 0.5,
 };
 static const double network_share = 0.85;
@@ -87,25 +92,28 @@ static double waves(const struct gpu *gpu, double rows, double out, double in)
 	return best;
 }
 
-double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
-		 double elem, bool low)
-{
-	double peak = low	 ? gpu->fp8
-		      : elem > 2 ? gpu->fp32
-				 : gpu->bf16;
-	double flops = 2 * rows * out * in;
-	double bytes = (rows * in + out * in + rows * out) * elem;
-	double computed = flops / (peak * gemm_share * waves(gpu, rows, out, in));
-	double moved = bytes / (gpu->bandwidth * 0.83);
-
-	/* Decoding of single rows moves weights; else part of it shows. */
-	return computed > moved ? computed + gemm_traffic * moved
-				: moved + gemm_traffic * computed;
-}
-
 double cost_bytes(const struct gpu *gpu, double bytes, double rate)
 {
 	return bytes / (gpu->bandwidth * rate);
+}
+
+double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
+		 double elem, double result, bool low)
+{
+	double peak = low ? gpu->fp8 : elem > 2 ? gpu->fp32 : gpu->bf16;
+	double flops = 2 * rows * out * in;
+	double inputs = rows * in + out * in;
+	double bytes = inputs * (low ? 1 : elem) + rows * out * result;
+	double computed =
+		flops / (peak * gemm_share * waves(gpu, rows, out, in));
+	double moved = bytes / (gpu->bandwidth * 0.83), cast;
+
+	/* Low precision is made of ELEM, in a pass before. */
+	cast = low ? cost_bytes(gpu, inputs * (elem + 1), 0.7) : 0;
+	/* Few rows take as long as their weights; else part of it shows. */
+	if (moved > computed)
+		return cast + moved + gemm_traffic * computed;
+	return cast + computed + gemm_traffic * moved;
 }
 
 /* Attention is slower for short rows and narrow heads. */
@@ -114,11 +122,12 @@ static double attn_seconds(const struct gpu *gpu, const struct work *w,
 {
 	double peak = elem > 2 ? gpu->fp32 : gpu->bf16;
 	double width = at_most(w->in, 128) / 128;
-	double rate = peak * attn_share[backward] * pow(width, 0.7) *
-		      w->rows / (w->rows + 450);
+	double rate = peak * attn_share[backward] * pow(width, 0.7) * w->rows /
+		      (w->rows + 450);
 	double t = w->flops[backward] / rate;
 	double moved = cost_bytes(gpu, w->bytes[backward], 0.6);
 
+	t /= w->count > 1 ? grouped_share : 1;
 	return t > moved ? t : moved;
 }
 
@@ -156,9 +165,11 @@ static double gemm_seconds(const struct machine *m, const struct work *w,
 
 	if (!gradients)
 		return cost_gemm(m->gpu, w->rows, w->out, w->in, d->elem,
-				 d->low);
-	t = cost_gemm(m->gpu, w->rows, w->in, w->out, d->elem, d->low);
-	return t + cost_gemm(m->gpu, w->in, w->out, w->rows, d->elem, d->low);
+				 d->elem, d->low);
+	t = cost_gemm(m->gpu, w->rows, w->in, w->out, d->elem, d->elem, d->low);
+	/* A weight's gradient is added to what is there. */
+	return t + cost_gemm(m->gpu, w->in, w->out, w->rows, d->elem,
+			     2 * d->sum, d->low);
 }
 
 double cost_work(const struct machine *m, const struct work *w,
@@ -175,9 +186,7 @@ double cost_work(const struct machine *m, const struct work *w,
 		else
 			t = gemm_seconds(m, w, d, backward);
 		return w->count * t + launch * w->ops[backward];
-	case WORK_ATTN:
-		t = attn_seconds(m->gpu, w, d->elem, backward);
-		break;
+	case WORK_ATTN: t = attn_seconds(m->gpu, w, d->elem, backward); break;
 	case WORK_BYTES:
 		t = cost_bytes(m->gpu, w->bytes[backward], w->rate[backward]);
 		break;

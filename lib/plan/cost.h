@@ -28,16 +28,18 @@ struct machine {
 void machine_build(struct machine *m, const struct cluster *cl,
 		   const struct grid *g);
 
-/* Seconds of one product, rows x out of in, in ELEM bytes or fp8 (LOW). */
+/*
+ * Seconds of one product, rows x out of in, in ELEM bytes or fp8 (LOW); for
+ * an output it moves RESULT bytes.
+ */
 double cost_gemm(const struct gpu *gpu, double rows, double out, double in,
-		 double elem, bool low);
+		 double elem, double result, bool low);
 
 /* Seconds of a pass over BYTES of memory at RATE of its bandwidth. */
 double cost_bytes(const struct gpu *gpu, double bytes, double rate);
 
 /* Seconds of COMM over S: SIZE as work.h's, bytes given or got. */
-double cost_comm(const struct machine *m, int comm, struct span s,
-		 double size);
+double cost_comm(const struct machine *m, int comm, struct span s, double size);
 
 /* Seconds of the forward or backward slot's part of W, all of its count. */
 double cost_work(const struct machine *m, const struct work *w,

@@ -6,7 +6,7 @@
 
 #include "lib/plan/estimate_rule.h"
 #include "lib/plan/gpu.h"
-#include "lib/plan/plan.h"
+#include "lib/plan/slice.h"
 
 /* All that one estimate is made of. */
 struct making {
@@ -18,6 +18,7 @@ struct making {
 	struct machine machine;
 	struct estimator s;
 	struct pipeline pipe;
+	struct weights weights;	 /* if they are known */
 	struct stage_cost *cost; /* by stage */
 	struct arena *a;
 };
@@ -62,16 +63,13 @@ double estimate_flops(const struct config *c)
 	return 3 * all * (double)c->run.global_batch_size;
 }
 
-double estimate_message(const struct estimator *s)
+/*
+ * Seconds between two micro-batches: the busiest rank's work on one, or what
+ * the way of one from rank 0 and back takes over as many as it lets out.
+ */
+static double cycle_of(const struct pipeline *p, const struct stage_cost *cost)
 {
-	return cost_comm(s->machine, PROG_SEND, s->machine->span[GROUP_PP],
-			 s->stream);
-}
-
-double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message)
-{
-	double most = 0, way = 0, first = 0;
+	double most = 0, after = 0, kept = 0;
 
 	for (int r = 0; r < p->pp; r++) {
 		double rank = 0;
@@ -80,34 +78,48 @@ double estimate_pipeline(const struct pipeline *p,
 			rank += cost[v * p->pp + r].time[0] +
 				cost[v * p->pp + r].time[1];
 		most = fmax(most, rank);
-		way += rank;
 	}
-	first = (way - most) / p->vp;
-	if (p->pp > 1)
-		first += 2 * (p->pp - 1) * message;
-	return p->m * most + first;
+	/* Each chunk of rank 0 waits for all stages behind it. */
+	for (int i = p->pp * p->vp - 1; i >= 0; i--) {
+		after += cost[i].time[0] + cost[i].time[1];
+		if (i % p->pp == 0)
+			kept += after;
+	}
+	if (p->vp == 1)
+		return fmax(most, kept / p->pp);
+	return fmax(most,
+		    kept / (double)(2 * p->pp - 1 + (p->vp - 1) * p->group));
+}
+
+double estimate_pipeline(const struct pipeline *p,
+			 const struct stage_cost *cost)
+{
+	double cycle = cycle_of(p, cost), way = 0;
+
+	for (int i = 0; i < p->pp * p->vp; i++)
+		way += cost[i].time[0] + cost[i].time[1];
+	if (p->vp == 1)
+		return (double)(p->m - 1) * cycle + way;
+	return (double)p->m * cycle + fmax(way - cycle, 0) / p->vp;
 }
 
 /* What the plan of the weights says of a rank's flat buffers. */
 static int count_slice(struct making *b, int pp, double params[CLASSES],
 		       double *own, double *packed, struct err *e)
 {
-	int rank = grid_rank(&b->grid, (struct coord){.pp = pp});
 	double sum_tp = 0, sum_kv = 0;
-	struct plan p;
-	struct arena a;
+	struct arena a = {0};
+	struct slice s;
 
 	if (arena_open(&a, e))
 		return -1;
-	if (plan_slice(&p, b->c, b->grid.world, rank, &a, e)) {
-		arena_close(&a);
-		return -1;
-	}
+	slice_build(&s, &b->c->shape, &b->c->place, &b->grid, &b->stages,
+		    &b->weights, (struct coord){.pp = pp}, &a);
 	for (int c = 0; c < CLASSES; c++)
-		params[c] = (double)p.slice.flat[c].buckets.elements;
-	*own = (double)p.slice.own;
-	for (int i = 0; i < p.slice.params; i++) {
-		const struct param *x = &p.slice.param[i];
+		params[c] = (double)s.flat[c].buckets.elements;
+	*own = (double)s.own;
+	for (int i = 0; i < s.params; i++) {
+		const struct param *x = &s.param[i];
 
 		sum_tp += x->sum_tp ? (double)(x->rows * x->cols) : 0;
 		sum_kv += x->sum_kv ? (double)((x->rows - x->kv_row) * x->cols)
@@ -136,8 +148,7 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 		arrays += x->arrays;
 	}
 	own = estimate_own(b->c, &b->grid, params);
-	if (weights_known(&b->c->shape) &&
-	    count_slice(b, pp, params, &own, &packed, e))
+	if (b->weights.count && count_slice(b, pp, params, &own, &packed, e))
 		return -1;
 	estimate_state(b->c, params[CLASS_DENSE] + params[CLASS_EXPERT], own,
 		       r->bytes);
@@ -155,26 +166,44 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 	return 0;
 }
 
-/* The steps of all ranks with the times of their stages. */
-static void simulate(struct making *b, double finish)
+/* Seconds of the pipeline, and what share of it the ranks wait. */
+static double simulate(struct making *b, double *bubble)
 {
 	const struct pipeline *p = &b->pipe;
-	int count = p->pp * p->vp;
+	int count = p->pp * p->vp, m = (int)p->m;
 	double *time = arena_alloc(b->a, 2 * (size_t)count, sizeof(*time));
 	struct estimate *out = b->out;
-	const struct run *run = &b->c->run;
+	double busy = 0, step;
 
 	for (int i = 0; i < count; i++)
-		for (int k = 0; k < 2; k++)
+		for (int k = 0; k < 2; k++) {
 			time[k * count + i] = b->cost[i].time[k];
+			busy += b->cost[i].time[k] / p->pp;
+		}
+	if (p->m > PIPELINE_SLOTS_MAX / count) {
+		step = estimate_pipeline(p, b->cost);
+		*bubble = 1 - busy * (double)p->m / step;
+		return step;
+	}
 	out->sched = arena_alloc(b->a, (size_t)p->pp, sizeof(*out->sched));
 	for (int r = 0; r < p->pp; r++)
-		sched_build(&out->sched[r], p->pp, r, p->vp, p->m, p->group,
+		sched_build(&out->sched[r], p->pp, r, p->vp, m, (int)p->group,
 			    b->a);
 	sched_simulate(&out->sim, out->sched, p->pp, p->vp, time, time + count,
-		       estimate_message(&b->s), b->a);
-	out->step = out->sim.step + finish;
-	out->bubble = out->sim.bubble * out->sim.step / out->step;
+		       0, b->a);
+	*bubble = out->sim.bubble;
+	return out->sim.step;
+}
+
+/* The time of a step, and what follows from it. */
+static void fill_step(struct making *b, double finish)
+{
+	struct estimate *out = b->out;
+	const struct run *run = &b->c->run;
+	double bubble, pipe = simulate(b, &bubble);
+
+	out->step = pipe + finish;
+	out->bubble = bubble * pipe / out->step;
 	out->tokens_per_second = (double)run->global_batch_size *
 				 (double)b->c->shape.seq_length / out->step;
 	out->flops_share = estimate_flops(b->c) /
@@ -187,19 +216,24 @@ static int make(struct making *b, struct err *e)
 	double finish = 0;
 
 	machine_build(&b->machine, b->cl, &b->grid);
-	estimator_build(&b->s, b->c, &b->machine, b->a);
+	estimator_open(&b->s, &b->c->shape, b->a);
+	estimator_build(&b->s, b->c, &b->machine);
 	b->pipe = (struct pipeline){
 		.pp = b->stages.pp,
 		.vp = b->stages.vp,
-		.m = (int)run_microbatches(&b->c->run, b->grid.dp),
-		.group = (int)b->c->place.microbatch_group_size_per_vp_stage,
+		.m = run_microbatches(&b->c->run, b->grid.dp),
+		.group = b->c->place.microbatch_group_size_per_vp_stage,
 	};
 	if (b->pipe.vp == 1)
 		b->pipe.group = b->pipe.pp;
+	if (b->pipe.group > PIPELINE_GROUP_MAX)
+		b->pipe.group = PIPELINE_GROUP_MAX;
 	b->cost = arena_alloc(b->a, (size_t)b->stages.count, sizeof(*b->cost));
 	for (int i = 0; i < b->stages.count; i++)
 		estimator_stage(&b->s, &b->c->place, &b->stages.stage[i],
 				&b->cost[i]);
+	if (weights_known(&b->c->shape))
+		weights_build(&b->weights, &b->c->shape, b->a);
 	out->pp = b->stages.pp;
 	out->rank = arena_alloc(b->a, (size_t)out->pp, sizeof(*out->rank));
 	for (int pp = 0; pp < out->pp; pp++) {
@@ -210,7 +244,7 @@ static int make(struct making *b, struct err *e)
 			out->worst = pp;
 		}
 	}
-	simulate(b, finish);
+	fill_step(b, finish);
 	return 0;
 }
 

@@ -5,8 +5,8 @@
  * For configs that train-worker can run, the plan itself (sum.h) is exact
  * about memory; this is for what has no plan yet, and for the many placements
  * among which one is to be found.  Like train-worker, it lets no
- * communication run beside computation, but for rings of context parallelism and
- * the gathers of sharded parameters.
+ * communication run beside computation, but for rings of context parallelism
+ * and the gathers of sharded parameters.
  */
 #ifndef PLAN_ESTIMATE_H
 #define PLAN_ESTIMATE_H
@@ -28,10 +28,11 @@ struct estimate {
 	int64_t memory; /* bytes of that one, all families */
 	double step;	/* seconds of a training step */
 	double bubble;	/* share of it that the pipeline waits, 0 to 1 */
-	double tokens_per_second,
-		flops_share;  /* of the peak, by estimate_flops */
-	struct sched *sched;  /* by pp */
-	struct sched_sim sim; /* in seconds, up to the last backward */
+	double tokens_per_second;
+	double flops_share; /* of the peak, by estimate_flops */
+	/* By pp, in seconds up to the last backward; NULL: too many slots. */
+	struct sched *sched;
+	struct sched_sim sim;
 };
 
 /*

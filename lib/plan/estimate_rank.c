@@ -5,41 +5,47 @@
 
 #include "lib/plan/estimate_rule.h"
 
-/* The chunk of forward slot I, as sched_build orders them. */
-static int chunk_of(const struct pipeline *p, int i)
+static int64_t at_most(int64_t n, int64_t most)
 {
-	int whole = p->group * p->vp, first = i / whole * p->group;
-	int size = p->m - first < p->group ? p->m - first : p->group;
+	return n < most ? n : most;
+}
 
-	return p->vp == 1 ? 0 : i % whole / size;
+/* The chunk of forward slot I, as sched_build orders them. */
+static int chunk_of(const struct pipeline *p, int64_t i)
+{
+	int64_t whole = p->group * p->vp, first = i / whole * p->group;
+
+	if (p->vp == 1)
+		return 0;
+	return (int)(i % whole / at_most(p->m - first, p->group));
 }
 
 /* Forward slots before the first backward, as sched_build has them. */
-static int warmup_of(const struct pipeline *p, int r)
+static int64_t warmup_of(const struct pipeline *p, int r)
 {
-	int w = p->pp - r - 1;
+	int64_t w = p->pp - r - 1;
 
 	if (p->vp > 1)
 		w = 2 * w + (p->vp - 1) * p->group;
-	return w < p->m * p->vp ? w : p->m * p->vp;
+	return at_most(w, p->m * p->vp);
 }
 
 /* Bytes that live and die with micro-batches, at the peak. */
 static double live_peak(const struct pipeline *p, const struct stage_cost *cost,
 			int r)
 {
-	int w = warmup_of(p, r), total = p->m * p->vp;
+	int64_t w = warmup_of(p, r), total = p->m * p->vp;
 	/* Then everything repeats itself. */
-	int most = w + 2 * p->group * p->vp + 2;
+	int64_t most = at_most(total, w + 2 * p->group * p->vp + 2);
 	double live = 0, peak = 0;
 
-	for (int i = 0; i < w; i++) {
+	for (int64_t i = 0; i < w; i++) {
 		const struct stage_cost *f = &cost[chunk_of(p, i) * p->pp + r];
 
 		live += f->keep;
 		peak = fmax(peak, live + f->extra[0]);
 	}
-	for (int i = 0; i < total && i < most; i++) {
+	for (int64_t i = 0; i < most; i++) {
 		const struct stage_cost *b;
 
 		if (w + i < total) {
@@ -82,7 +88,7 @@ double estimate_peak(const struct estimator *s, const struct pipeline *p,
 	for (int v = 0; v < p->vp && warmup_of(p, r); v++)
 		holes = fmax(holes, cost[v * p->pp + r].extra[1] - s->stream);
 	return standing(s) + live_peak(p, cost, r) + holes +
-	       ways * (p->group - p->pp + 1) * s->stream;
+	       (double)(ways * (p->group - p->pp + 1)) * s->stream;
 }
 
 double estimate_buffers(const struct estimator *s)
@@ -102,13 +108,13 @@ double estimate_buffers(const struct estimator *s)
 	return bytes;
 }
 
-int64_t estimate_host(const struct estimator *s, int m)
+int64_t estimate_host(const struct estimator *s, int64_t m)
 {
 	int64_t ids = (4 * m * (int64_t)s->dims.N + 63) / 64 * 64;
-	int64_t sums = (8 * (int64_t)m + 63) / 64 * 64;
+	int64_t sums = (8 * m + 63) / 64 * 64;
 
-	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 +
-	       2 * ids + 2 * sums;
+	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 + 2 * ids +
+	       2 * sums;
 }
 
 /* Bytes of a state whose type is DTYPE, an index behind fp32. */
@@ -165,11 +171,13 @@ void estimate_state(const struct config *c, double elements, double own,
 
 	if (c->place.optimizer_cpu_offload)
 		optim *= 1 - c->place.optimizer_offload_fraction;
-	bytes[FAMILY_PARAM] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS_PARAMS ? own : elements) *
-		param_bytes(&c->spec));
-	bytes[FAMILY_GRAD] = (int64_t)(
-		(sharding >= SHARD_OPTIM_GRADS ? own : elements) * grad);
+	bytes[FAMILY_PARAM] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS_PARAMS ? own
+								: elements) *
+			  param_bytes(&c->spec));
+	bytes[FAMILY_GRAD] =
+		(int64_t)((sharding >= SHARD_OPTIM_GRADS ? own : elements) *
+			  grad);
 	bytes[FAMILY_OPTIM] = (int64_t)optim;
 }
 
@@ -179,8 +187,8 @@ double estimate_own(const struct config *c, const struct grid *g,
 	double instances = 1;
 
 	if (IS_SET(c->place.num_distributed_optimizer_instances))
-		instances = (double)
-			c->place.num_distributed_optimizer_instances;
+		instances =
+			(double)c->place.num_distributed_optimizer_instances;
 	return instances * (params[CLASS_DENSE] / (g->dp * g->cp) +
 			    params[CLASS_EXPERT] / g->edp);
 }
@@ -207,8 +215,7 @@ static double reduce_seconds(const struct estimator *s, double params,
 }
 
 /* The copies of a tied embedding at both ends of a pipeline. */
-static double embedding_seconds(const struct estimator *s,
-				const struct grid *g)
+static double embedding_seconds(const struct estimator *s, const struct grid *g)
 {
 	struct span ends = s->machine->span[GROUP_PP];
 
@@ -235,10 +242,10 @@ double estimate_finish(const struct estimator *s, const struct grid *g,
 	    reduce_seconds(s, params[CLASS_EXPERT], GROUP_EDP) +
 	    embedding_seconds(s, g);
 	/* AdamW: gradient, moments, master copy, parameters. */
-	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.6);
-	t += cost_bytes(gpu, own * sum, 0.25);
-	t += cost_bytes(gpu, all * sum, 0.8);
-	t += arrays * 2 * 4e-6;
+	t += cost_bytes(gpu, mine * (elem + 7 * sum), 0.75) + arrays * 5e-6;
+	/* Squares for the norm, zeros for the next step. */
+	t += cost_bytes(gpu, own * sum, 0.73) + arrays * 7.5e-6;
+	t += cost_bytes(gpu, all * sum, 0.93);
 	return t + cost_comm(s->machine, PROG_SUM,
 			     s->machine->span[GROUP_WORLD], 32);
 }

@@ -15,7 +15,8 @@
 struct total {
 	double flops[2], time[2]; /* of the forward and the backward slot */
 	double keep;		  /* bytes that wait for the backward */
-	double again, again_keep; /* of the modules computed again: seconds, bytes */
+	double again,
+		again_keep; /* of the modules computed again: seconds, bytes */
 	double params[CLASSES];
 	double arrays; /* of parameters */
 };
@@ -28,8 +29,8 @@ struct estimator {
 	struct total *before;
 	int64_t layers; /* num_layers, + 1 with MTP */
 	struct total embedding, head;
-	double grad;   /* bytes of the largest gradient in a layer */
-	double stream; /* bytes of a residual stream */
+	double grad;		 /* bytes of a layer's largest gradient */
+	double stream;		 /* bytes of a residual stream */
 	double largest[CLASSES]; /* parameters of the largest layer */
 };
 
@@ -42,18 +43,32 @@ struct stage_cost {
 	double arrays;
 };
 
-/* C is finalised but for how its pipeline is cut, M fits it. */
+/* Room for the layers of S; then any number of estimator_build. */
+void estimator_open(struct estimator *out, const struct shape *s,
+		    struct arena *a);
+
+/*
+ * C is finalised but for how its pipeline is cut, M fits it.  Both outlive
+ * OUT.
+ */
 void estimator_build(struct estimator *out, const struct config *c,
-		     const struct machine *m, struct arena *a);
+		     const struct machine *m);
 
 /* Stage ST of PP with the recompute of P. */
 void estimator_stage(const struct estimator *s, const struct place *p,
 		     const struct stage *st, struct stage_cost *out);
 
-/* The pipeline of one step. */
+/* The pipeline of one step: M micro-batches, in groups with virtual stages. */
 struct pipeline {
-	int pp, vp, m, group;
+	int pp, vp;
+	int64_t m, group;
 };
+
+/*
+ * Larger groups, which nobody runs, are taken for this, and longer steps are
+ * not simulated.
+ */
+enum { PIPELINE_GROUP_MAX = 1 << 12, PIPELINE_SLOTS_MAX = 1 << 20 };
 
 /*
  * Bytes of activations of pipeline rank R at the peak, COST by stage; what
@@ -65,7 +80,7 @@ double estimate_peak(const struct estimator *s, const struct pipeline *p,
 /* Bytes of communication's buffers, PARAMS those of the rank. */
 double estimate_buffers(const struct estimator *s);
 
-/* Bytes of state of a rank with so many elements, of which OWN are its share. */
+/* Bytes of state of a rank of so many ELEMENTS, OWN of them its share. */
 void estimate_state(const struct config *c, double elements, double own,
 		    int64_t bytes[FAMILIES]);
 
@@ -77,17 +92,14 @@ double estimate_own(const struct config *c, const struct grid *g,
 double estimate_finish(const struct estimator *s, const struct grid *g,
 		       const double params[CLASSES], double arrays);
 
-/* Seconds of a message from stage to stage. */
-double estimate_message(const struct estimator *s);
-
 /*
- * A bound from below of a step's pipeline that is close to what
- * sched_simulate finds: the busiest rank's work, and the way to it and back.
+ * What sched_simulate finds for a step's pipeline, about: one cycle for each
+ * micro-batch, and the way of the first.
  */
 double estimate_pipeline(const struct pipeline *p,
-			 const struct stage_cost *cost, double message);
+			 const struct stage_cost *cost);
 
 /* Bytes of HOST. */
-int64_t estimate_host(const struct estimator *s, int m);
+int64_t estimate_host(const struct estimator *s, int64_t m);
 
 #endif

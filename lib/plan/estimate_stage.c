@@ -54,11 +54,19 @@ static void add_flops(struct total *out, const struct work *x)
 	out->flops[1] += x->flops[1];
 }
 
+/* Bytes that wait on the host. */
+static double sent_away(const struct work *x, unsigned away)
+{
+	return (x->away_part & away ? x->part : 0) +
+	       (x->away_rest & away ? x->keep - x->part : 0);
+}
+
 /* Add works up; MASK: the modules that are computed again. */
 static void fold(struct total *out, const struct works *w,
 		 const struct work_dims *d, const struct machine *m,
 		 unsigned mask, double *grad)
 {
+	unsigned away = work_away(&d->config->place);
 	double before[2] = {0}, t;
 
 	memset(out, 0, sizeof(*out));
@@ -74,27 +82,28 @@ static void fold(struct total *out, const struct works *w,
 			if (again && !b)
 				out->again += t;
 		}
-		out->keep += x->keep;
-		out->again_keep += again ? x->part : 0;
+		out->keep += x->keep - sent_away(x, away);
+		out->again_keep +=
+			again && !(x->away_part & away) ? x->part : 0;
 		out->params[x->cls] += x->params;
-		out->arrays += x->params > 0;
+		out->arrays += x->arrays;
 		if (grad && x->grad > *grad)
 			*grad = x->grad;
 	}
 }
 
-static void add_layers(struct estimator *s, unsigned mask, struct arena *a)
+static void add_layers(struct estimator *s, unsigned mask)
 {
 	const struct shape *shape = &s->dims.config->shape;
-	struct works *w = arena_alloc(a, 1, sizeof(*w));
+	struct works w;
 	struct total layer = {0};
 	int64_t kind, last = 0;
 
 	for (int64_t n = 0; n < s->layers; n++) {
 		kind = work_layer_kind(shape, n);
 		if (!n || kind != last) {
-			works_layer(w, &s->dims, n);
-			fold(&layer, w, &s->dims, s->machine, mask, &s->grad);
+			works_layer(&w, &s->dims, n);
+			fold(&layer, &w, &s->dims, s->machine, mask, &s->grad);
 		}
 		last = kind;
 		s->before[n + 1] = s->before[n];
@@ -104,24 +113,35 @@ static void add_layers(struct estimator *s, unsigned mask, struct arena *a)
 	}
 }
 
-void estimator_build(struct estimator *out, const struct config *c,
-		     const struct machine *m, struct arena *a)
+void estimator_open(struct estimator *out, const struct shape *s,
+		    struct arena *a)
 {
-	const struct shape *s = &c->shape;
-	struct works *w = arena_alloc(a, 1, sizeof(*w));
-	bool own = !s->share_embeddings_and_output_weights;
+	*out = (struct estimator){
+		.layers = s->num_layers + (s->mtp_num_layers > 0),
+	};
+	out->before =
+		arena_alloc(a, (size_t)out->layers + 1, sizeof(*out->before));
+}
 
-	*out = (struct estimator){.machine = m};
+void estimator_build(struct estimator *out, const struct config *c,
+		     const struct machine *m)
+{
+	bool own = !c->shape.share_embeddings_and_output_weights;
+	struct work_dims high;
+	struct works w;
+
+	out->machine = m;
+	out->grad = 0;
+	memset(out->largest, 0, sizeof(out->largest));
 	work_dims(&out->dims, c);
 	out->stream = out->dims.rows * out->dims.C * out->dims.elem;
-	out->layers = s->num_layers + (s->mtp_num_layers > 0);
-	out->before = arena_alloc(a, (size_t)out->layers + 1,
-				  sizeof(*out->before));
-	add_layers(out, work_modules(&c->place), a);
-	works_embedding(w, &out->dims);
-	fold(&out->embedding, w, &out->dims, m, 0, NULL);
-	works_head(w, &out->dims, own);
-	fold(&out->head, w, &out->dims, m, 0, NULL);
+	add_layers(out, work_modules(&c->place));
+	works_embedding(&w, &out->dims);
+	fold(&out->embedding, &w, &out->dims, m, 0, NULL);
+	high = out->dims;
+	high.low &= c->spec.fp8_output_proj;
+	works_head(&w, &high, own);
+	fold(&out->head, &w, &high, m, 0, NULL);
 }
 
 static void stage_add(struct stage_cost *out, const struct total *x)
@@ -144,9 +164,8 @@ static void compute_again(const struct estimator *s, const struct place *p,
 			  int64_t unit)
 {
 	double units = ceil((double)n / (double)unit);
-	double entry = s->stream / (p->distribute_saved_activations
-					    ? s->dims.tp
-					    : 1);
+	double entry =
+		s->stream / (p->distribute_saved_activations ? s->dims.tp : 1);
 	double all = x->keep / (double)n;
 
 	if (!n)
@@ -166,8 +185,7 @@ static void offload(const struct place *p, struct total *x, int64_t n)
 		return;
 	away = away < n ? away : n;
 	/* Two layers are on their way. */
-	x->keep -= x->keep / (double)n *
-		   (double)(away > 2 ? away - 2 : 0);
+	x->keep -= x->keep / (double)n * (double)(away > 2 ? away - 2 : 0);
 }
 
 static void add_layers_of(const struct estimator *s, const struct place *p,
@@ -184,11 +202,11 @@ static void add_layers_of(const struct estimator *s, const struct place *p,
 	compute_again(s, p, out, &x, again, block || unit > n ? 1 : unit);
 	stage_add(out, &x);
 	x = total_between(b + again, b + n);
-	x.keep -= x.again_keep;
-	x.time[1] += x.again;
-	if (n > again)
-		out->extra[1] = fmax(out->extra[1],
-				     x.again_keep / (double)(n - again));
+	if (p->recompute_granularity == RECOMPUTE_SELECTIVE && n) {
+		x.keep -= x.again_keep;
+		x.time[1] += x.again;
+		out->extra[1] = fmax(out->extra[1], x.again_keep / (double)n);
+	}
 	offload(p, &x, n);
 	stage_add(out, &x);
 }
@@ -201,7 +219,7 @@ static double head_extra(const struct estimator *s)
 	int64_t row = place_padded_vocab(&c->place, c->shape.vocab_size) /
 		      d->tp * (int64_t)d->elem;
 	double rows = (double)prog_head_rows((int64_t)d->N, row,
-					     c->spec.device != DEVICE_CPU);
+					     c->spec.device == DEVICE_CUDA);
 
 	return d->N * d->C * d->elem + rows * ((double)row + 3 * d->sum);
 }
@@ -210,15 +228,14 @@ static double head_extra(const struct estimator *s)
 static void add_mtp(const struct estimator *s, const struct place *p,
 		    int64_t depths, struct stage_cost *out)
 {
-	int64_t physical = s->dims.config->shape.mtp_use_repeated_layer
-				   ? 1
-				   : depths;
+	int64_t physical =
+		s->dims.config->shape.mtp_use_repeated_layer ? 1 : depths;
 	struct total head = s->head;
 
 	head.params[CLASS_DENSE] = 0;
 	for (int64_t n = 0; n < depths; n++) {
-		struct stage_cost one = {.extra = {out->extra[0],
-						   out->extra[1]}};
+		struct stage_cost one = {
+			.extra = {out->extra[0], out->extra[1]}};
 
 		add_layers_of(s, p, s->layers - 1, 1, &one);
 		if (n >= physical)
@@ -234,7 +251,12 @@ static void add_mtp(const struct estimator *s, const struct place *p,
 	}
 }
 
-/* Sharded parameters are gathered, and gradients scattered, meanwhile. */
+/*
+ * Sharded parameters are gathered, and gradients scattered, meanwhile; the
+ * collectives take this share of their time from the computation.
+ */
+static const double contention = 0.2;
+
 static void add_sharded(const struct estimator *s, const struct place *p,
 			struct stage_cost *out)
 {
@@ -252,8 +274,25 @@ static void add_sharded(const struct estimator *s, const struct place *p,
 	}
 	if (p->data_parallel_sharding_strategy < SHARD_OPTIM_GRADS_PARAMS)
 		gather = 0;
-	out->time[0] = fmax(out->time[0], gather);
-	out->time[1] = fmax(out->time[1], gather + scatter);
+	out->time[0] = fmax(out->time[0] + contention * gather, gather);
+	out->time[1] = fmax(out->time[1] + contention * (gather + scatter),
+			    gather + scatter);
+}
+
+/*
+ * A stage waits for what it receives: the transfer begins when it asks for
+ * it.
+ */
+static void add_messages(const struct estimator *s, const struct stage *st,
+			 struct stage_cost *out)
+{
+	double t = cost_comm(s->machine, PROG_SEND, s->machine->span[GROUP_PP],
+			     s->stream);
+
+	if (st->pp || st->vp)
+		out->time[0] += t;
+	if (!st->loss)
+		out->time[1] += t;
 }
 
 void estimator_stage(const struct estimator *s, const struct place *p,
@@ -266,8 +305,8 @@ void estimator_stage(const struct estimator *s, const struct place *p,
 	out->extra[1] += s->stream + (st->num_layers ? s->grad : 0);
 	out->extra[0] = s->stream + (s->dims.sp && st->embedding ? all : 0);
 	if (st->num_layers)
-		out->extra[0] = fmax(2 * s->stream,
-				     all + (s->dims.sp ? s->stream : 0));
+		out->extra[0] =
+			fmax(2 * s->stream, all + (s->dims.sp ? s->stream : 0));
 	if (st->embedding)
 		stage_add(out, &s->embedding);
 	if (st->mtp_layers)
@@ -278,4 +317,5 @@ void estimator_stage(const struct estimator *s, const struct place *p,
 		out->extra[0] = fmax(out->extra[0], head_extra(s));
 	if (p->data_parallel_sharding_strategy > SHARD_OPTIM)
 		add_sharded(s, p, out);
+	add_messages(s, st, out);
 }

@@ -10,7 +10,8 @@
 int field_find(const struct group *g, const char *name)
 {
 	for (int i = 0; i < g->count; i++)
-		if (!strcmp(g->fields[i].name, name))
+		if (*g->fields[i].name == *name &&
+		    !strcmp(g->fields[i].name, name))
 			return i;
 	return -1;
 }
@@ -120,19 +121,27 @@ void field_derived(const struct group *g, void *base, const void *value,
 	from->why = why;
 }
 
-/* The shortest decimal that reads back as X. */
-static const char *float_text(double x, struct arena *a)
+/* At T the shortest decimal that reads back as X, at most 29 characters. */
+static char *put_float(char *t, double x)
 {
-	char text[40];
+	int len = 0;
 
 	for (int digits = 15; digits <= 17; digits++) {
-		snprintf(text, sizeof(text), "%.*g", digits, x);
-		if (strtod(text, NULL) == x)
+		len = snprintf(t, 28, "%.*g", digits, x);
+		if (strtod(t, NULL) == x)
 			break;
 	}
-	if (!strpbrk(text, ".en"))
-		return arena_printf(a, "%s.0", text);
-	return arena_strdup(a, text);
+	if (!strpbrk(t, ".en"))
+		return stpcpy(t + len, ".0");
+	return t + len;
+}
+
+static const char *float_text(double x, struct arena *a)
+{
+	char *text = arena_alloc(a, 32, 1);
+
+	put_float(text, x);
+	return text;
 }
 
 /* S as a string of a config file, at T; returns the end. */
@@ -210,15 +219,17 @@ static const char *ints_text(const struct ints *v, bool file, struct arena *a)
 
 static const char *floats_text(const struct floats *v, struct arena *a)
 {
-	const char *text;
+	char *text, *t;
 
 	if (v->count == 1)
 		return float_text(v->item[0], a);
-	text = arena_printf(a, "[%s", float_text(v->item[0], a));
-	for (int i = 1; i < v->count; i++)
-		text = arena_printf(a, "%s, %s", text,
-				    float_text(v->item[i], a));
-	return arena_printf(a, "%s]", text);
+	t = text = arena_alloc(a, 32 * (size_t)v->count + 3, 1);
+	for (int i = 0; i < v->count; i++) {
+		t = stpcpy(t, i ? ", " : "[");
+		t = put_float(t, v->item[i]);
+	}
+	*t = ']';
+	return text;
 }
 
 bool field_is_set(const struct field *f, const void *base)

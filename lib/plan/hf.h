@@ -16,6 +16,7 @@ struct hf_key {
 
 struct hf {
 	struct import *im;
+	const struct import_source *from; /* of all keys, or NULL */
 	json_t *root;
 	const char *type; /* model_type */
 	struct hf_key *key;
@@ -54,6 +55,9 @@ double hf_real(struct hf *h, const char *name, double otherwise);
 bool hf_true(struct hf *h, const char *name, bool otherwise);
 const char *hf_text(struct hf *h, const char *name, const char *otherwise);
 
+/* The scalar NAME as the word that a file would have, or NULL. */
+const char *hf_word(struct hf *h, const char *name);
+
 /* Where NAME stands. */
 struct import_source hf_source(struct hf *h, const char *name);
 
@@ -85,5 +89,8 @@ void hf_qwen(struct hf *h);
 void hf_qwen_moe(struct hf *h);
 void hf_deepseek(struct hf *h);
 void hf_nemotron(struct hf *h);
+
+/* The sizes of block_configs, where the sizes of the model are set already. */
+void hf_blocks(struct hf *h);
 
 #endif

@@ -94,17 +94,13 @@ static bool read_blocks(struct hf *h, json_t *blocks, int64_t *groups,
 	return true;
 }
 
-void hf_nemotron(struct hf *h)
+void hf_blocks(struct hf *h)
 {
 	json_t *blocks = hf_get(h, "block_configs");
 	size_t count = json_array_size(blocks);
 	int64_t layers = import_int(h->im, "num_layers", 0);
 	int64_t *groups, *ffn;
-	static const char *const read[] = {"intermediate_size",
-					   "num_key_value_heads", NULL};
 
-	hf_llama(h);
-	hf_skip(h, read);
 	if (!count || count > IMPORT_ITEMS_MAX || (int64_t)count != layers) {
 		hf_cannot(h, "block_configs",
 			  arena_printf(h->im->arena,
@@ -120,4 +116,14 @@ void hf_nemotron(struct hf *h)
 		  "heterogeneous_num_query_groups");
 	put_sizes(h, ffn, (int)count, "ffn_hidden_size",
 		  "heterogeneous_ffn_hidden_size");
+}
+
+void hf_nemotron(struct hf *h)
+{
+	static const char *const read[] = {"block_configs", "intermediate_size",
+					   "num_key_value_heads", NULL};
+
+	hf_llama(h);
+	hf_skip(h, read);
+	hf_blocks(h);
 }

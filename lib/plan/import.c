@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lib/base/utf8.h"
 #include "lib/plan/conf_read.h"
 #include "lib/plan/grid.h"
 #include "lib/plan/grid_rule.h"
@@ -20,27 +21,6 @@ static int unreadable(struct import *im, int line, const char *what)
 		return err_set(im->err, CODE_USAGE, "%s:%d: %s", im->file, line,
 			       what);
 	return err_set(im->err, CODE_USAGE, "%s: %s", im->file, what);
-}
-
-/* How many bytes the character at P has, or 0 if it is none. */
-static size_t utf8_length(const unsigned char *p, const unsigned char *end)
-{
-	size_t n = *p < 0x80   ? 1
-		   : *p < 0xc2 ? 0
-		   : *p < 0xe0 ? 2
-		   : *p < 0xf0 ? 3
-		   : *p < 0xf5 ? 4
-			       : 0;
-
-	if (!n || (size_t)(end - p) < n)
-		return 0;
-	for (size_t i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
-	    (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return n;
 }
 
 static int check_bytes(struct import *im, const char *text, size_t len)
@@ -86,30 +66,40 @@ static int read_text(struct import *im, struct conf_file *f)
 	return check_bytes(im, f->text, f->len);
 }
 
+int import_read(struct import *im, enum config_format format)
+{
+	struct conf_file f;
+	int bad;
+
+	if (read_text(im, &f))
+		return -1;
+	bad = format == CONFIG_HF     ? import_hf(im, f.text, f.len)
+	      : format == CONFIG_VLLM ? import_vllm(im, f.text, f.len)
+				      : import_megatron(im, f.text, f.len);
+	if (im->ignored.count)
+		report_add(im->report, "import-ignored", NOTE, "",
+			   &im->ignored.first,
+			   "%d %s%s of logs, paths, files and services %s "
+			   "left out: %s",
+			   im->ignored.count,
+			   format == CONFIG_HF ? "key" : "flag",
+			   plural(im->ignored.count),
+			   im->ignored.count == 1 ? "is" : "are",
+			   im->ignored.text);
+	return bad;
+}
+
 int import_load(struct conf_text *t, enum config_format format,
 		const char *file, struct arena *a, struct config *c,
 		struct report *r, struct err *e)
 {
 	struct import im = {
 		.arena = a, .report = r, .err = e, .file = file, .config = c};
-	struct conf_file f;
-	int bad;
 
-	if (read_text(&im, &f))
+	if (import_read(&im, format))
 		return -1;
-	bad = format == CONFIG_HF ? import_hf(&im, f.text, f.len)
-				  : import_megatron(&im, f.text, f.len);
-	if (im.ignored.count)
-		report_add(
-			r, "import-ignored", NOTE, "", &im.ignored.first,
-			"%d %s%s of logs, paths, files and services %s "
-			"left out: %s",
-			im.ignored.count, format == CONFIG_HF ? "key" : "flag",
-			plural(im.ignored.count),
-			im.ignored.count == 1 ? "is" : "are", im.ignored.text);
-	if (!bad)
-		import_text(&im, t);
-	return bad;
+	import_text(&im, t);
+	return 0;
 }
 
 void import_excuse_vocab(struct config *c, struct report *r)

@@ -10,6 +10,8 @@
 #include "lib/plan/conf.h"
 #include "lib/plan/config.h"
 
+struct import;
+
 /*
  * Read FILE ("-": standard input) as FORMAT says, which is not CONFIG_OWN.
  * What cannot be said in our groups is a finding, and so is whatever is wrong
@@ -20,6 +22,21 @@
 int import_load(struct conf_text *t, enum config_format format,
 		const char *file, struct arena *a, struct config *c,
 		struct report *r, struct err *e);
+
+/*
+ * The same up to the settings of IM (import_set.h), whose arena, report, err,
+ * file and config are set.
+ */
+int import_read(struct import *im, enum config_format format);
+
+/* What a folder is searched for: endings and whole names, ended by NULL. */
+const char *const *import_ends(enum config_format format);
+
+/*
+ * What FILE is, by its ending (.cfg, .json, those of scripts, YAML and
+ * arguments), else by its first character; our own if nothing tells.
+ */
+enum config_format import_guess(const char *file);
 
 /* Without a vocabulary the rest is judged all the same: a note. */
 void import_excuse_vocab(struct config *c, struct report *r);

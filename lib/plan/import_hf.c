@@ -82,6 +82,8 @@ struct import_source hf_source(struct hf *h, const char *name)
 {
 	const struct hf_key *key = key_of(h, name);
 
+	if (h->from)
+		return (struct import_source){name, h->from->at};
 	return (struct import_source){
 		name, {ORIGIN_GIVEN, h->im->file, key ? key->line : 0, NULL}};
 }
@@ -163,6 +165,13 @@ static const char *word_of(struct hf *h, json_t *value)
 	if (json_is_string(value))
 		return arena_strdup(a, json_string_value(value));
 	return json_is_array(value) ? "a list" : "an object";
+}
+
+const char *hf_word(struct hf *h, const char *name)
+{
+	json_t *value = hf_get(h, name);
+
+	return value ? word_of(h, value) : NULL;
 }
 
 void hf_cannot(struct hf *h, const char *name, const char *what)
@@ -336,6 +345,24 @@ static void say_rest(struct hf *h)
 			say_unread(h, h->key[i].name);
 }
 
+static void give_keys(struct hf *h)
+{
+	for (size_t i = 0; i < h->keys; i++) {
+		struct hf_key *key = &h->key[i];
+		bool used = key->used;
+		json_t *value = hf_get(h, key->name);
+		const char *word =
+			json_is_real(value)
+				? arena_printf(h->im->arena, "%.15g",
+					       json_real_value(value))
+			: value ? word_of(h, value)
+				: "null";
+
+		import_give(h->im, key->name, &word, 1, key->line);
+		h->im->given[i].read = used;
+	}
+}
+
 static int translate(struct hf *h)
 {
 	const struct hf_family *family;
@@ -360,6 +387,7 @@ static int translate(struct hf *h)
 	put_dtype(h);
 	family->more(h);
 	say_rest(h);
+	give_keys(h);
 	import_default(h->im, "micro_batch_size", "1",
 		       "a config.json says nothing of the training");
 	return 0;

@@ -212,24 +212,35 @@ static bool parse_sum(struct parser *p, struct ints *out)
 	return true;
 }
 
-bool import_list(const char *text, struct arena *a, struct ints *out)
+/* "1, 2" or a sum, and nothing behind it. */
+static bool parse_all(struct parser *p, struct ints *all)
 {
-	struct parser p = {.at = text, .arena = a};
-	struct ints one, all;
+	struct ints one;
 
-	if (!parse_sum(&p, &all))
+	if (!parse_sum(p, all) || (next(p) == ',' && all->is_list))
 		return false;
-	if (next(&p) == ',' && all.is_list)
-		return false;
-	if (*p.at == ',') { /* "127,0" */
-		all.is_list = true;
-		while (next(&p) == ',') {
-			p.at++;
-			if (!parse_sum(&p, &one) || one.is_list ||
-			    !join(&p, &all, &one))
+	if (*p->at == ',') { /* "127,0" */
+		all->is_list = true;
+		while (next(p) == ',') {
+			p->at++;
+			if (!parse_sum(p, &one) || one.is_list ||
+			    !join(p, all, &one))
 				return false;
 		}
 	}
+	return !next(p);
+}
+
+bool import_list(const char *text, struct arena *a, struct ints *out,
+		 int *column)
+{
+	struct parser p = {.at = text, .arena = a};
+	struct ints all;
+
+	if (!parse_all(&p, &all)) {
+		*column = (int)(p.at - text) + 1;
+		return false;
+	}
 	*out = all;
-	return !next(&p);
+	return true;
 }

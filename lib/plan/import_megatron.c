@@ -92,10 +92,12 @@ static void put(struct import *im, const char *field, const struct flag *flag)
 static void cannot(struct import *im, const struct flag *flag)
 {
 	struct import_source from = import_source(im, flag);
+	char name[NAME_MAX_LEN];
+	const char *because = conf_because(field_name(name, flag->name));
 
 	report_add(im->report, "import-flag", ERROR, "", &from.at,
-		   "%.100s concerns the model and has no setting here",
-		   flag->name);
+		   "%.100s concerns the model and has no setting here%s%s",
+		   flag->name, because ? ": " : "", because ? because : "");
 }
 
 static void put_constant(struct import *im, const struct import_row *row,
@@ -308,9 +310,7 @@ static const char *first_line(const char *text)
 	}
 }
 
-enum front { FRONT_ARGS, FRONT_SHELL, FRONT_YAML };
-
-static enum front front_of(const char *file, const char *text)
+enum front import_front(const char *file, const char *text)
 {
 	static const char *const yaml[] = {".yaml", ".yml", NULL};
 	static const char *const shell[] = {".sh",    ".bash", ".sbatch",
@@ -333,7 +333,7 @@ static int read_flags(struct import *im, const char *text, size_t len,
 		      struct flags *flags)
 {
 	struct words words = {.arena = im->arena};
-	enum front front = front_of(im->file, text);
+	enum front front = import_front(im->file, text);
 
 	if (front == FRONT_YAML)
 		return import_yaml(im, text, len, flags);
@@ -355,8 +355,13 @@ int import_megatron(struct import *im, const char *text, size_t len)
 				      CONF_SETTINGS_MAX);
 	drop_duplicates(im, &flags);
 	for (size_t i = 0; i < flags.count; i++)
-		if (!flags.list[i].off)
-			translate(im, &flags.list[i]);
+		if (!flags.list[i].off) {
+			const struct flag *flag = &flags.list[i];
+
+			import_give(im, flag->name, flag->value, flag->values,
+				    flag->line);
+			translate(im, flag);
+		}
 	import_rules(im, &flags);
 	return 0;
 }

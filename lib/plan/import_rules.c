@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/plan/import_megatron.h"
@@ -212,8 +214,74 @@ static void rule_removed(struct import *im, const struct flags *flags)
 	}
 }
 
+/* Weights are cut into as many shards as tp has ranks, or it is not ours. */
+static void rule_shards(struct import *im, const struct flags *flags)
+{
+	static const char *const shards[][2] = {
+		{"--tensor-parallel-num-weight-shards",
+		 "tensor_model_parallel_size"},
+		{"--expert-tensor-parallel-num-weight-shards",
+		 "expert_tensor_parallel_size"},
+	};
+	int64_t tp = import_int(im, "tensor_model_parallel_size", 1);
+
+	for (size_t i = 0; i < sizeof(shards) / sizeof(*shards); i++) {
+		const struct flag *flag = import_flag(flags, shards[i][0]);
+		int64_t ranks = import_int(im, shards[i][1], tp);
+		struct import_source from;
+
+		if (!flag || (flag->values == 1 &&
+			      strtoll(flag->value[0], NULL, 10) == ranks))
+			continue;
+		from = import_source(im, flag);
+		report_add(im->report, "import-flag", ERROR, "", &from.at,
+			   "%s is not %s, %" PRId64
+			   ": weights are cut no further here",
+			   flag->name, shards[i][1], ranks);
+		report_suggest(im->report,
+			       "--use-megatron-fsdp, which shards them over "
+			       "data parallel ranks");
+	}
+}
+
+/* Flags that exclude each other, which Megatron finds out at its start. */
+static void rule_exclusive(struct import *im, const struct flags *flags)
+{
+	static const char *const sets[][6] = {
+		{"--fp16", "--bf16"},
+		{"--swiglu", "--squared-relu"},
+		{"--swiglu", "--quick-geglu"},
+		{"--mock-data", "--data-path", "--data-args-path",
+		 "--per-split-data-args-path", "--train-data-path"},
+	};
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+		const struct flag *first = NULL;
+
+		for (int k = 0; k < 6 && sets[i][k]; k++) {
+			const struct flag *flag =
+				import_flag(flags, sets[i][k]);
+			struct import_source from;
+
+			if (flag && first) {
+				from = import_source(im, flag);
+				report_add(im->report, "import-exclusive",
+					   ERROR, "", &from.at,
+					   "%s stands beside %s on line %d: "
+					   "Megatron takes one of them",
+					   flag->name, first->name,
+					   first->line);
+			}
+			first = first ? first : flag;
+		}
+	}
+}
+
 void import_rules(struct import *im, const struct flags *flags)
 {
+	const struct flag *blocks = import_flag(
+		flags, "--heterogeneous-layers-config-encoded-json");
+
 	rule_removed(im, flags);
 	rule_groups(im, flags);
 	rule_positions(im, flags);
@@ -227,6 +295,10 @@ void import_rules(struct import *im, const struct flags *flags)
 	rule_fusions(im);
 	rule_evaluation(im);
 	rule_optimizer(im, flags);
+	rule_shards(im, flags);
+	rule_exclusive(im, flags);
 	import_default(im, "share_embeddings_and_output_weights", "true",
 		       CLI ": tied");
+	if (blocks)
+		import_blocks(im, blocks);
 }

@@ -63,17 +63,18 @@ bool import_is(struct import *im, const char *name, const char *value)
 }
 
 static void put(struct import *im, int group, int row, const char *text,
-		struct origin from)
+		struct import_source from)
 {
+	struct import_setting s = {group, row, text, from.what, from.at};
+
 	for (size_t i = 0; i < im->count; i++)
 		if (im->list[i].group == group && im->list[i].row == row) {
-			im->list[i].text = text;
-			im->list[i].from = from;
+			im->list[i] = s;
 			return;
 		}
 	im->list = arena_grow(im->arena, im->list, im->count, &im->cap,
 			      sizeof(*im->list));
-	im->list[im->count++] = (struct import_setting){group, row, text, from};
+	im->list[im->count++] = s;
 }
 
 /* A value as its row wants it; the field tables then write it. */
@@ -101,18 +102,41 @@ static bool to_bool(const char *word, bool *yes)
 	return *yes || !strcasecmp(word, "false");
 }
 
+/* The words with commas between them. */
+static const char *joined(struct import *im, const char *const *item, int count)
+{
+	size_t room = 1;
+	char *all, *t;
+
+	for (int i = 0; i < count; i++)
+		room += strlen(item[i]) + 1;
+	t = all = arena_alloc(im->arena, room, 1);
+	for (int i = 0; i < count; i++) {
+		if (i)
+			*t++ = ',';
+		t = stpcpy(t, item[i]);
+	}
+	return all;
+}
+
 /* One word, or words that are numbers of one list. */
 static bool to_ints(struct import *im, const char *const *item, int count,
 		    struct ints *out)
 {
-	enum { WORDS = 1024 };
-	const char *all = count ? item[0] : "";
+	int column;
 
-	if (count > WORDS)
-		return false;
-	for (int i = 1; i < count; i++)
-		all = arena_printf(im->arena, "%s,%s", all, item[i]);
-	return import_list(all, im->arena, out);
+	return import_list(joined(im, item, count), im->arena, out, &column);
+}
+
+/* Show where the words, which are no list, cease to be one. */
+static void mark_list(struct import *im, const char *const *item, int count)
+{
+	const char *all = joined(im, item, count);
+	struct ints list;
+	int column;
+
+	if (!import_list(all, im->arena, &list, &column))
+		report_mark(im->report, all, column);
 }
 
 static bool to_floats(struct import *im, const char *const *item, int count,
@@ -167,6 +191,15 @@ static const char *words(struct import *im, const char *const *item, int count)
 	return all;
 }
 
+void import_give(struct import *im, const char *name, const char *const *item,
+		 int count, int line)
+{
+	im->given = arena_grow(im->arena, im->given, im->givens, &im->given_cap,
+			       sizeof(*im->given));
+	im->given[im->givens++] = (struct import_given){
+		name, count ? words(im, item, count) : "", line, false};
+}
+
 /* Why a word is no value: what a script leaves to its surroundings. */
 static const char *variable_hint(const char *const *item, int count)
 {
@@ -208,13 +241,15 @@ bool import_put(struct import *im, const char *name, const char *const *item,
 			   path_of(im, group, f), &from.at,
 			   "%.100s wants %s, not '%.100s'%s", from.what, wants,
 			   words(im, item, count), variable_hint(item, count));
+		if (f->type == FIELD_INTS)
+			mark_list(im, item, count);
 		mark_given(im, group, row, from.at);
 		return false;
 	}
 	as.offset = 0;
 	if (as.type == FIELD_ENUM)
 		as.type = FIELD_TEXT;
-	put(im, group, row, field_text(&as, &v, im->arena), from.at);
+	put(im, group, row, field_text(&as, &v, im->arena), from);
 	return true;
 }
 

@@ -12,7 +12,15 @@ enum { IMPORT_GROUPS = 4, IMPORT_ITEMS_MAX = 16384 };
 struct import_setting {
 	int group, row;
 	const char *text; /* the value, as our own file would say it */
+	const char *what; /* who said it: "--num-layers", or why */
 	struct origin from;
+};
+
+/* What a file says, whatever becomes of it. */
+struct import_given {
+	const char *name, *value; /* "--num-layers", "32" */
+	int line;
+	bool read; /* somebody wanted to know it */
 };
 
 /* Names of what was left out, said once for all. */
@@ -28,8 +36,11 @@ struct import {
 	struct err *err;
 	const char *file;
 	struct config *config; /* told which of its values were refused */
+	bool keys;	       /* YAML maps bare names to any values */
 	struct import_setting *list;
 	size_t count, cap;
+	struct import_given *given;
+	size_t givens, given_cap;
 	struct import_names ignored;
 };
 
@@ -73,6 +84,10 @@ bool import_is(struct import *im, const char *name, const char *value);
 
 void import_drop(struct import *im, const char *name);
 
+/* The file says NAME with these values. */
+void import_give(struct import *im, const char *name, const char *const *item,
+		 int count, int line);
+
 /* Add NAME to NAMES. */
 void import_note_name(struct import *im, struct import_names *names,
 		      const char *name, struct origin at);
@@ -86,8 +101,10 @@ int import_give_up(struct import *im, int line, const char *fmt, ...)
 
 /*
  * A list as Python says it, without evaluating anything: "([0]*3+[1]*5)",
- * "(127, 0)", "4".  False: it is none, or has more than IMPORT_ITEMS_MAX.
+ * "(127, 0)", "4".  False: it is none from *COLUMN on, counted from 1, or has
+ * more than IMPORT_ITEMS_MAX.
  */
-bool import_list(const char *text, struct arena *a, struct ints *out);
+bool import_list(const char *text, struct arena *a, struct ints *out,
+		 int *column);
 
 #endif

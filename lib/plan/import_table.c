@@ -68,7 +68,9 @@ static const char *const rules[] = {
 	"--group-query-attention", "--no-position-embedding",
 	"--padded-vocab-size", "--rope-scaling-factor",
 	"--use-rotary-position-embeddings", "--checkpoint-activations", "--model-parallel-size", "--warmup",
-	"--batch-size", NULL,
+	"--batch-size", "--tensor-parallel-num-weight-shards",
+	"--expert-tensor-parallel-num-weight-shards",
+	"--heterogeneous-layers-config-encoded-json", NULL,
 };
 
 /* Of the model, with the value that says nothing. */
@@ -111,7 +113,6 @@ static const struct {
 	{"--encoder-seq-length", NULL},
 	{"--ep-overlap-early-attn-memory-release", NULL},
 	{"--experimental-attention-variant", NULL},
-	{"--expert-tensor-parallel-num-weight-shards", NULL},
 	{"--fine-grained-activation-offloading", NULL},
 	{"--fine-grained-offloading-max-inflight-offloads", NULL},
 	{"--first-last-layers-bf16", NULL},
@@ -127,7 +128,6 @@ static const struct {
 	{"--gdp-num-chunk-states-to-recompute", "2"},
 	{"--gdp-num-householder", "3"}, {"--glu-linear-offset", "0.0"},
 	{"--gtp-remat-opt-in-modules", NULL},
-	{"--heterogeneous-layers-config-encoded-json", NULL},
 	{"--heterogeneous-layers-config-path", NULL},
 	{"--hierarchical-context-parallel-sizes", NULL},
 	{"--high-priority-a2a-comm-stream", NULL},
@@ -214,7 +214,6 @@ static const struct {
 	{"--softmax-type", "vanilla"}, {"--spec", NULL},
 	{"--suggested-communication-unit-size", NULL},
 	{"--te-precision-config-file", NULL},
-	{"--tensor-parallel-num-weight-shards", NULL},
 	{"--torch-fsdp2-no-reshard-after-forward", NULL},
 	{"--tp-comm-overlap", NULL}, {"--use-checkpoint-args", NULL},
 	{"--use-cpu-initialization", NULL},

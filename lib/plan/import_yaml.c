@@ -174,7 +174,14 @@ static int read_flag(struct reader *r, const char *key, int line,
 	struct flag flag = {.name = key, .line = line};
 	const char *text;
 
-	if (r->event.type == YAML_SEQUENCE_START_EVENT) {
+	if (r->im->keys && r->event.type != YAML_SCALAR_EVENT) {
+		static const char *const some[] = {"..."};
+
+		flag.value = (const char **)some;
+		flag.values = 1;
+		if (skip_node(r))
+			return -1;
+	} else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
 		if (read_list(r, &flag))
 			return -1;
 	} else {
@@ -211,7 +218,7 @@ static int read_mapping(struct reader *r, bool top, struct flags *out)
 		    r->event.type == YAML_MAPPING_START_EVENT) {
 			r->has_args = true;
 			bad = read_mapping(r, false, r->out);
-		} else if (*key == '-') {
+		} else if (*key == '-' || r->im->keys) {
 			bad = read_flag(r, key, line, out);
 		} else if (top) {
 			bad = skip_node(r);
@@ -240,8 +247,10 @@ static int read_document(struct reader *r)
 	if (!r->has_args)
 		*r->out = r->top;
 	if (!r->out->count)
-		return import_give_up(r->im, 0,
-				      "no MODEL_ARGS and no --flag at the top");
+		return import_give_up(r->im, 0, "%s",
+				      r->im->keys ? "no keys"
+						  : "no MODEL_ARGS and no "
+						    "--flag at the top");
 	return 0;
 }
 

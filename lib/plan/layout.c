@@ -70,7 +70,7 @@ static int layout_repeat(struct layout *l, const char *at, int first, int times)
 
 	if (first + (int64_t)len * times > LAYOUT_TOKENS_MAX)
 		return wrong(l, at, "it expands to more than 4096 tokens");
-	for (int i = 1; i < times; i++) {
+	for (int i = 1; i < times && len; i++) {
 		memcpy(l->out + l->count, l->out + first, (size_t)len);
 		l->count += len;
 	}

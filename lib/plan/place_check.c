@@ -181,6 +181,9 @@ static void check_sequence(const struct place *p, const struct shape *s,
 			   length, 2 * cp);
 		report_suggest(r, "seq_length = %" PRId64,
 			       (length + 2 * cp - 1) / (2 * cp) * (2 * cp));
+		if (length % 2 == 0)
+			report_suggest_divisors(r, "context_parallel_size",
+						length / 2, cp);
 	}
 	if (!p->sequence_parallel)
 		return;
@@ -198,6 +201,7 @@ static void check_sequence(const struct place *p, const struct shape *s,
 			   length, cp, length / cp, tp);
 		report_suggest(r, "seq_length = %" PRId64,
 			       (length + cp * tp - 1) / (cp * tp) * (cp * tp));
+		report_suggest(r, "sequence_parallel = false");
 	}
 }
 
@@ -249,23 +253,27 @@ static void check_virtual(const struct place *p, const struct shape *s,
 			   "stage, num_virtual_stages_per_pipeline_rank and "
 			   "pipeline_model_parallel_layout");
 	check_chunk_layers(p, s, r);
-	if (IS_SET(vp) && IS_SET(chunks) && vp != chunks)
+	if (IS_SET(vp) && IS_SET(chunks) && vp != chunks) {
 		report_add(r, "place-virtual-count", ERROR,
 			   AT(virtual_pipeline_model_parallel_size),
 			   "virtual_pipeline_model_parallel_size %" PRId64
 			   " is not num_virtual_stages_per_pipeline_rank "
 			   "%" PRId64,
 			   vp, chunks);
+		report_suggest(r, "no virtual_pipeline_model_parallel_size");
+	}
 	if (IS_SET(vp) && IS_SET(n) && IS_SET(s->num_layers) &&
 	    given(p, &p->virtual_pipeline_model_parallel_size) &&
 	    s->num_layers + p->account_for_embedding_in_pipeline_split +
 			    p->account_for_loss_in_pipeline_split !=
-		    pp * vp * n)
+		    pp * vp * n) {
 		report_add(r, "place-virtual-count", ERROR,
 			   AT(virtual_pipeline_model_parallel_size),
 			   "pp %" PRId64 " x vp %" PRId64 " x %" PRId64
 			   " layer%s a chunk is not num_layers %" PRId64,
 			   pp, vp, n, plural(n), s->num_layers);
+		report_suggest(r, "no virtual_pipeline_model_parallel_size");
+	}
 }
 
 /* Both ends of two stages in chunks: a division by zero elsewhere. */
@@ -317,12 +325,14 @@ static void check_experts(const struct place *p, const struct shape *s,
 		report_suggest(r, "expert_tensor_parallel_size = 1");
 	}
 	if (ep > 1 && experts && p->tensor_model_parallel_size > 1 &&
-	    !p->sequence_parallel)
+	    !p->sequence_parallel) {
 		report_add(r, "place-expert-sequence", WARNING,
 			   AT(sequence_parallel),
 			   "without sequence_parallel the dispatcher sends "
 			   "every token tp %" PRId64 " times",
 			   p->tensor_model_parallel_size);
+		report_suggest(r, "sequence_parallel = true");
+	}
 }
 
 /* A flag that follows from the stages. */

@@ -81,11 +81,14 @@ static void check_context(const struct place *p, const struct shape *s,
 
 	if (cp == 1)
 		return;
-	if (count > 1 && IS_SET(s->num_layers) && count != s->num_layers)
+	if (count > 1 && IS_SET(s->num_layers) && count != s->num_layers) {
 		report_add(r, "place-context-layers", ERROR, AT(cp_comm_type),
 			   "a list of %d is not one for each of num_layers "
 			   "%" PRId64,
 			   count, s->num_layers);
+		report_suggest(r, "cp_comm_type = \"%s\" for all",
+			       p->cp_comm_type.item[0]);
+	}
 	check_levels(p, r);
 	if (place_names(&p->cp_comm_type, "a2a"))
 		check_exchange(p, s, cp, r);
@@ -129,12 +132,13 @@ static void check_pipeline(const struct place *p, struct report *r)
 			   "with pp 2 a rank's two neighbours are one and the "
 			   "same; Megatron-LM then wants overlap_p2p_comm, "
 			   "here messages are told apart");
-	if (p->defer_embedding_wgrad_compute && pp == 1)
+	if (p->defer_embedding_wgrad_compute && pp == 1) {
 		report_add(r, "place-defer", ERROR,
 			   AT(defer_embedding_wgrad_compute),
 			   "there is no drain of a pipeline to hide work in: "
 			   "it needs pipeline_model_parallel_size above 1");
-	else if (p->wgrad_deferral_limit && !p->defer_embedding_wgrad_compute)
+		report_suggest(r, "defer_embedding_wgrad_compute = false");
+	} else if (p->wgrad_deferral_limit && !p->defer_embedding_wgrad_compute)
 		report_add(r, "place-defer", ERROR, AT(wgrad_deferral_limit),
 			   "wgrad_deferral_limit needs "
 			   "defer_embedding_wgrad_compute");
@@ -158,9 +162,10 @@ static void check_expert_overlap(const struct place *p, const struct shape *s,
 		report_add(r, "place-expert-overlap", ERROR,
 			   AT(overlap_moe_expert_parallel_comm),
 			   "overlap_moe_expert_parallel_comm needs "
-			   "expert_model_parallel_size above 1, at most one "
-			   "MTP layer, and neither full recompute nor that of "
-			   "moe");
+			   "expert_model_parallel_size above 1 (it is %" PRId64
+			   "), mtp_num_layers of at most 1 (it is %" PRId64
+			   "), and neither full recompute nor that of moe",
+			   p->expert_model_parallel_size, s->mtp_num_layers);
 	if (p->pipeline_model_parallel_size > 1 && IS_SET(vp) && vp == 1)
 		report_add(r, "place-expert-overlap", ERROR,
 			   AT(overlap_moe_expert_parallel_comm),
@@ -213,6 +218,8 @@ static void check_own_layers(const struct place *p, const struct shape *s,
 				   " groups and tensor_model_parallel_size "
 				   "%" PRId64 " do not divide one another",
 				   i, groups->item[i], tp);
+			report_suggest_divisors(r, "tensor_model_parallel_size",
+						groups->item[i], tp);
 			break;
 		}
 	for (int i = 0; i < widths->count; i++)

@@ -30,12 +30,15 @@ static void check_recompute(const struct place *p, const struct stages *st,
 	bool full = p->recompute_granularity == RECOMPUTE_FULL;
 
 	if (full != (p->recompute_method != METHOD_NONE) ||
-	    full != IS_SET(p->recompute_num_layers))
+	    full != IS_SET(p->recompute_num_layers)) {
 		report_add(r, "place-recompute", ERROR,
 			   AT(recompute_granularity),
 			   "recompute_method and recompute_num_layers belong "
 			   "to recompute_granularity \"full\", and only to it");
-	else if (full)
+		report_suggest(r, full ? "recompute_method = \"uniform\" with "
+					 "recompute_num_layers = 1"
+				       : "neither of them");
+	} else if (full)
 		check_full(p, st, r);
 	if (p->distribute_saved_activations &&
 	    (!full || p->sequence_parallel ||
@@ -109,11 +112,14 @@ void place_check_memory(const struct place *p, const struct shape *s,
 	check_recompute(p, st, r);
 	check_modules(p, s, r);
 	check_offload(p, s, r);
-	if (p->fine_grained_activation_offloading && !p->offload_modules.count)
+	if (p->fine_grained_activation_offloading &&
+	    !p->offload_modules.count) {
 		report_add(r, "place-offload-modules", ERROR,
 			   AT(fine_grained_activation_offloading),
 			   "offload_modules says what to offload, and is not "
 			   "given");
+		report_suggest(r, "offload_modules = [\"core_attn\"]");
+	}
 }
 
 static void check_gather(const struct place *p, struct report *r)
@@ -156,8 +162,12 @@ static void check_fsdp(const struct place *p, const struct shape *s,
 				   p->use_distributed_optimizer ||
 				   s->share_embeddings_and_output_weights))
 		report_add(r, "place-fsdp", ERROR, AT(use_torch_fsdp2),
-			   "use_torch_fsdp2 needs pp 1, ep 1, no "
-			   "use_distributed_optimizer and untied embeddings");
+			   "use_torch_fsdp2 needs pp 1 (it is %" PRId64
+			   "), ep 1 (it is %" PRId64
+			   "), no use_distributed_optimizer and untied "
+			   "embeddings",
+			   p->pipeline_model_parallel_size,
+			   p->expert_model_parallel_size);
 	if (p->outer_dp_sharding_strategy != SHARD_NONE &&
 	    p->num_distributed_optimizer_instances == 1)
 		report_add(r, "place-fsdp", ERROR,
@@ -217,12 +227,15 @@ void place_check_sharding(const struct place *p, const struct shape *s,
 {
 	bool zero = p->data_parallel_sharding_strategy != SHARD_NONE;
 
-	if (zero != p->use_distributed_optimizer)
+	if (zero != p->use_distributed_optimizer) {
 		report_add(r, "place-sharding", ERROR,
 			   AT(data_parallel_sharding_strategy),
 			   "use_distributed_optimizer = %s contradicts "
 			   "data_parallel_sharding_strategy",
 			   p->use_distributed_optimizer ? "true" : "false");
+		report_suggest(r, "use_distributed_optimizer = %s",
+			       zero ? "true" : "false");
+	}
 	check_gather(p, r);
 	check_fsdp(p, s, r);
 	check_instances(p, world, r);

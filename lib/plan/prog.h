@@ -208,8 +208,8 @@ int64_t prog_attn_scratch(const struct config *c,
 int64_t prog_rope_half(const struct shape *s);
 
 /*
- * Bytes of the CPUs' scratch for reductions of at most ELEMENTS at a time, in a world
- * of so many.
+ * Bytes of the CPUs' scratch for reductions of at most ELEMENTS at a time, in
+ * a world of so many.
  */
 int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements);
 

@@ -5,11 +5,38 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include "lib/plan/check.h"
 
 /* More ways out than this help nobody. */
 enum { SUGGEST_MAX = 8 };
+
+/* No setting has a longer path; a stranger's may. */
+enum { PATH_MAX_LEN = 120 };
+
+/* TEXT without what would end a line. */
+static const char *one_line(const char *text, struct arena *a)
+{
+	char *copy = arena_strdup(a, text);
+
+	for (char *p = copy; *p; p++)
+		*p = iscntrl((unsigned char)*p) ? '?' : *p;
+	return copy;
+}
+
+const char *origin_text(const struct origin *from, struct arena *a)
+{
+	const char *file = from->file ? one_line(from->file, a) : "";
+
+	if (from->kind == ORIGIN_DEFAULT)
+		return "default";
+	if (from->kind == ORIGIN_DERIVED)
+		return arena_printf(a, "derived: %s", from->why);
+	if (from->line)
+		return arena_printf(a, "given: %s:%d", file, from->line);
+	return arena_printf(a, "given: %s", file);
+}
 
 void report_add(struct report *r, const char *id, enum severity severity,
 		const char *path, const struct origin *from, const char *fmt,
@@ -26,7 +53,10 @@ void report_add(struct report *r, const char *id, enum severity severity,
 	*f = (struct finding){
 		.id = check->id,
 		.severity = severity,
-		.path = path ? path : "",
+		.path = !path ? ""
+			: strlen(path) > PATH_MAX_LEN
+				? arena_strndup(r->arena, path, PATH_MAX_LEN)
+				: path,
 		.file = from ? from->file : NULL,
 		.line = from ? from->line : 0,
 	};

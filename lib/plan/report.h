@@ -40,6 +40,9 @@ struct origin {
 	const char *why; /* of a derived value: the formula with its names */
 };
 
+/* "default", "given: a.cfg:3", "derived: world / (tp * cp * pp)"; one line. */
+const char *origin_text(const struct origin *from, struct arena *a);
+
 /*
  * Add one finding.  ID must be a string constant that check_table() knows
  * (check.h); FROM may be NULL.  MESSAGE: lower case, both numbers, no full

@@ -38,6 +38,11 @@ static void check_schedule(const struct run *run, int64_t dp, struct report *r)
 				   " = %" PRId64,
 				   i + 1, step[i].samples,
 				   run->micro_batch_size, dp, unit);
+			if (step[i].samples > unit)
+				report_suggest(r, "%" PRId64 " samples",
+					       step[i].samples / unit * unit);
+			report_suggest(r, "%" PRId64 " samples",
+				       (step[i].samples / unit + 1) * unit);
 			return;
 		}
 	if (run->global_batch_size != step[n - 1].samples ||
@@ -64,6 +69,9 @@ static void check_evaluation(const struct run *run, int64_t dp,
 		   " is not a multiple of eval_micro_batch_size %" PRId64
 		   " x dp %" PRId64 " = %" PRId64,
 		   batch, micro, dp, micro * dp);
+	if (batch > micro * dp)
+		report_suggest(r, "eval_global_batch_size = %" PRId64,
+			       batch / (micro * dp) * micro * dp);
 	report_suggest(r, "eval_global_batch_size = %" PRId64,
 		       (batch / (micro * dp) + 1) * micro * dp);
 }

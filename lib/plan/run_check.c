@@ -112,11 +112,13 @@ static void check_length(const struct run *run, struct report *r)
 	int64_t iters = run->train_iters, samples = run->train_samples;
 	int64_t batch = run->global_batch_size;
 
-	if (IS_SET(samples) && IS_SET(batch) && samples < batch)
+	if (IS_SET(samples) && IS_SET(batch) && samples < batch) {
 		report_add(r, "run-samples", ERROR, AT(train_samples),
 			   "train_samples %" PRId64
 			   " are less than one global_batch_size %" PRId64,
 			   samples, batch);
+		report_suggest(r, "train_samples = %" PRId64, batch);
+	}
 	if (IS_SET(iters) && IS_SET(samples) &&
 	    (!IS_SET(batch) || iters != samples / batch))
 		report_add(r, "run-length", ERROR, AT(train_iters),
@@ -137,9 +139,11 @@ static void check_rate(const struct run *run, struct report *r)
 				   "lr is not given: train-worker needs it");
 		return;
 	}
-	if (run->min_lr > run->lr)
+	if (run->min_lr > run->lr) {
 		report_add(r, "run-lr-order", ERROR, AT(min_lr),
 			   "min_lr %g is above lr %g", run->min_lr, run->lr);
+		report_suggest(r, "min_lr = %.3g", run->lr / 10);
+	}
 	if (run->lr_warmup_init > run->lr)
 		report_add(r, "run-lr-order", ERROR, AT(lr_warmup_init),
 			   "lr_warmup_init %g is above lr %g",
@@ -170,14 +174,19 @@ static void check_schedule(const struct run *run, struct report *r)
 	}
 	if (run->lr_decay_style != LR_WSD)
 		return;
+	if (IS_SET(wsd) && (!IS_SET(decay) || wsd <= decay))
+		return;
 	if (!IS_SET(wsd))
 		report_add(r, "run-wsd", ERROR, AT(lr_wsd_decay_iters),
 			   "lr_decay_style \"WSD\" needs lr_wsd_decay_iters");
-	else if (IS_SET(decay) && wsd > decay)
+	else
 		report_add(r, "run-wsd", ERROR, AT(lr_wsd_decay_iters),
 			   "lr_wsd_decay_iters %" PRId64
 			   " is above lr_decay_iters %" PRId64,
 			   wsd, decay);
+	if (IS_SET(decay))
+		report_suggest(r, "lr_wsd_decay_iters = %" PRId64,
+			       (decay + 9) / 10);
 }
 
 static void check_decay(const struct run *run, struct report *r)

@@ -60,10 +60,13 @@ static void check_state(const struct run *run, struct report *r)
 			   "without use_precision_aware_optimizer");
 		report_suggest(r, "use_precision_aware_optimizer = true");
 	}
-	if (run->min_loss_scale > run->initial_loss_scale)
+	if (run->min_loss_scale > run->initial_loss_scale) {
 		report_add(r, "run-loss-scale", ERROR, AT(min_loss_scale),
 			   "min_loss_scale %g is above initial_loss_scale %g",
 			   run->min_loss_scale, run->initial_loss_scale);
+		report_suggest(r, "min_loss_scale = %.15g",
+			       run->initial_loss_scale);
+	}
 	if (!run->qk_clip)
 		return;
 	if (run->qk_clip_alpha <= 0 || run->qk_clip_alpha >= 1 ||

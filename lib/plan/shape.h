@@ -130,6 +130,14 @@ int64_t shape_qkv_rows(const struct shape *s);
 int64_t shape_parameters(const struct shape *s);
 
 /*
+ * Those that one token's forward pass visits, as papers count them: of every
+ * mixture moe_router_topk experts, and all else whole: the router, shared
+ * experts, the embedding too.  Formula: parameters - layers with experts *
+ * (num_moe_experts - moe_router_topk) * parameters of one expert.
+ */
+int64_t shape_parameters_active(const struct shape *s);
+
+/*
  * XXH3-128 of the sorted canonical text of the fields that differ from their
  * default (seq_length only with learned positions), 32 hex digits and a 0.
  */

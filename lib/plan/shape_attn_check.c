@@ -146,18 +146,22 @@ static void check_sections(const struct shape *s, int64_t width,
 
 	for (int i = 0; i < p->count; i++)
 		sum += p->item[i];
+	if (p->count && sum == width / 2)
+		return;
 	if (!p->count)
 		report_add(r, "shape-mrope", ERROR, AT(mrope_section),
 			   "position_embedding_type \"mrope\" needs "
 			   "mrope_section: %" PRId64
 			   " pairs shared out over its kinds of position",
 			   width / 2);
-	else if (sum != width / 2)
+	else
 		report_add(r, "shape-mrope", ERROR, AT(mrope_section),
 			   "the sections add up to %" PRId64
 			   ", but the rotated width %" PRId64 " has %" PRId64
 			   " pairs",
 			   sum, width, width / 2);
+	report_suggest(r, "[%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+		       width / 2 - 2 * (width / 6), width / 6, width / 6);
 }
 
 static void check_yarn(const struct shape *s, struct report *r)
@@ -169,13 +173,16 @@ static void check_yarn(const struct shape *s, struct report *r)
 
 	if (!latent && !plain)
 		return;
-	if (fast <= slow)
+	if (fast <= slow) {
 		report_add(r, "shape-yarn", ERROR, AT(position_embedding_type),
 			   "%sbeta_fast %g is not above %sbeta_slow %g: "
 			   "frequencies above the one stay, those below the "
 			   "other are scaled",
 			   latent ? "" : "yarn_", fast, latent ? "" : "yarn_",
 			   slow);
+		report_suggest(r, "%sbeta_fast = %.15g", latent ? "" : "yarn_",
+			       slow > 0 ? 32 * slow : 1);
+	}
 	if (plain && s->rotary_interleaved)
 		report_add(r, "shape-yarn", ERROR, AT(rotary_interleaved),
 			   "yarn has no rotary_interleaved");

@@ -70,7 +70,7 @@ static void check_ffn(const struct shape *s, struct report *r)
 		field_from(&shape_group, s, &s->ffn_hidden_size);
 
 	if (!s->gated_linear_unit || from->kind == ORIGIN_GIVEN ||
-	    !IS_SET(s->hidden_size))
+	    !IS_SET(s->hidden_size) || s->heterogeneous_ffn_hidden_size.count)
 		return;
 	if (!IS_SET(s->ffn_hidden_size)) {
 		report_add(r, "shape-ffn", ERROR, AT(ffn_hidden_size),

@@ -175,14 +175,15 @@ static wide attention_count(const struct shape *s, int64_t layer)
 	return norm + softmax_count(s, groups);
 }
 
-static wide experts_count(const struct shape *s)
+/* The router of all experts, MANY of them, and what every token visits. */
+static wide experts_count(const struct shape *s, int64_t many)
 {
 	int64_t h = s->hidden_size, latent = s->moe_latent_size;
 	int64_t shared = s->moe_shared_expert_intermediate_size;
 	bool bias = s->add_bias_linear;
 	wide n = linear_count(s->num_moe_experts, h, bias);
 
-	n += s->num_moe_experts *
+	n += many *
 	     mlp_count(s, s->moe_ffn_hidden_size, IS_SET(latent) ? latent : h);
 	if (IS_SET(latent))
 		n += linear_count(latent, h, bias) +
@@ -203,7 +204,8 @@ static wide streams_count(const struct shape *s)
 	return 2 * (linear_count(maps, n * s->hidden_size, true) + 3);
 }
 
-static wide layer_count(const struct shape *s, int64_t layer)
+/* With MANY of the experts, if it has any. */
+static wide layer_count(const struct shape *s, int64_t layer, int64_t many)
 {
 	int64_t h = s->hidden_size;
 	int64_t width = own_size(&s->heterogeneous_ffn_hidden_size, layer,
@@ -211,23 +213,24 @@ static wide layer_count(const struct shape *s, int64_t layer)
 	wide n = attention_count(s, layer) + streams_count(s);
 
 	if (shape_is_moe(s, layer))
-		return n + norm_count(s, h) + experts_count(s);
+		return n + norm_count(s, h) + experts_count(s, many);
 	if (width < 1)
 		return n + replaced_count(s, width);
 	return n + norm_count(s, h) + mlp_count(s, width, h);
 }
 
 /* The physical MTP layers: two norms, a 2h -> h projection, a layer, a norm. */
-static wide mtp_count(const struct shape *s)
+static wide mtp_count(const struct shape *s, int64_t many)
 {
 	int64_t h = s->hidden_size;
 	int64_t layers = shape_layers(s) - s->num_layers;
 
 	return layers * (3 * norm_count(s, h) + linear_count(h, 2 * h, false) +
-			 layer_count(s, s->num_layers - 1));
+			 layer_count(s, s->num_layers - 1, many));
 }
 
-int64_t shape_parameters(const struct shape *s)
+/* The whole model with MANY experts a layer. */
+static int64_t model_count(const struct shape *s, int64_t many)
 {
 	int64_t h = s->hidden_size;
 	wide n = (wide)s->vocab_size * h;
@@ -237,9 +240,21 @@ int64_t shape_parameters(const struct shape *s)
 	if (s->position_embedding_type == POS_LEARNED)
 		n += (wide)s->max_position_embeddings * h;
 	for (int64_t i = 0; i < s->num_layers; i++)
-		n += layer_count(s, i);
-	n += norm_count(s, h) + mtp_count(s);
+		n += layer_count(s, i, many);
+	n += norm_count(s, h) + mtp_count(s, many);
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+int64_t shape_parameters(const struct shape *s)
+{
+	return model_count(s, s->num_moe_experts);
+}
+
+int64_t shape_parameters_active(const struct shape *s)
+{
+	bool all = s->moe_router_topk > s->num_moe_experts;
+
+	return model_count(s, all ? s->num_moe_experts : s->moe_router_topk);
 }
 
 /* Without a position table the trained length is not part of the model. */

@@ -84,6 +84,7 @@ static void check_groups(const struct shape *s, struct report *r)
 			   "without moe_router_group_topk every token may go "
 			   "to all %" PRId64 " groups: nothing is limited",
 			   s->moe_router_num_groups);
+		report_suggest(r, "no moe_router_num_groups");
 	}
 }
 
@@ -122,8 +123,10 @@ void shape_check_experts(const struct shape *s, struct report *r)
 	    !shape_is_pattern(&s->moe_layer_freq, s->num_layers))
 		report_add(r, "shape-moe-layers", ERROR, AT(moe_layer_freq),
 			   "wants a period of at least 1 or a list of "
-			   "num_layers %" PRId64 " zeros and ones",
-			   s->num_layers);
+			   "num_layers %" PRId64
+			   " zeros and ones, not %d number%s",
+			   s->num_layers, s->moe_layer_freq.count,
+			   plural(s->moe_layer_freq.count));
 	if (s->moe_expert_capacity_factor == 0) {
 		report_add(r, "shape-moe-capacity", ERROR,
 			   AT(moe_expert_capacity_factor),

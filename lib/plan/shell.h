@@ -39,6 +39,8 @@ struct shell {
 	size_t variables, cap;
 	size_t cells; /* of all texts so far: bounded */
 	int depth;
+	bool skips; /* what is read now is not run */
+	bool doubt; /* a variable was read that may have another value */
 	/* the words of the command that has Megatron's flags */
 	struct shell_words found;
 	int found_line, others;
@@ -77,6 +79,65 @@ struct shell_word *shell_add(struct shell *sh, struct shell_words *w);
  * numbers, + - * / %, brackets and variables that this script sets.
  */
 bool shell_arithmetic(struct shell *sh, const char *text, int64_t *n);
+
+enum truth { NOT_TRUE, IS_TRUE, NOT_KNOWN };
+
+enum truth shell_not(enum truth x);
+
+/* Whether all of the words are known. */
+bool shell_known(const struct shell_words *w);
+
+/*
+ * What the command W, of at least one word, says: true, false, and test, [ ]
+ * and [[ ]] with -z, -n, =, ==, != or -eq, -ne, -lt, -le, -gt, -ge of known
+ * words; of all else it is not known.
+ */
+enum truth shell_test(struct shell *sh, const struct shell_words *w);
+
+/* A compound command that is open: if it is an if, where it stands. */
+enum branch {
+	BRANCH_ASKS,	/* in its condition, which is run */
+	BRANCH_TAKEN,	/* in the part that is run */
+	BRANCH_SKIPPED, /* in one that is not; the next one may be */
+	BRANCH_OVER,	/* in one behind that which was */
+	BRANCH_CASE,	/* of a case: before its "in" */
+	BRANCH_PATTERN, /* and before the bracket behind a pattern */
+	BRANCH_UNKNOWN, /* nobody knows; loops, too */
+};
+
+enum { BRANCHES_MAX = 64 };
+
+struct branches {
+	enum branch state[BRANCHES_MAX];
+	const char *word[BRANCHES_MAX]; /* of a case, or NULL */
+	enum truth match;		/* of its patterns so far */
+	int count, beyond; /* open; and more than fit, of which nobody knows */
+};
+
+/*
+ * Whether WORD, at a command's start, is a keyword, and what then is open; LAST
+ * is what the command before it said.
+ */
+bool shell_keyword(struct branches *b, const char *word, enum truth last);
+
+/* Whether what is read now is the word or a pattern of a case. */
+bool shell_in_case(const struct branches *b);
+
+/*
+ * That was W, and it ended with the character SEPARATOR.  What is compared is
+ * whole words, and * alone.
+ */
+void shell_case(struct shell *sh, struct branches *b,
+		const struct shell_words *w, char separator);
+
+/*
+ * ;; ends a part of a case, if one is open; behind ;& and ;;&, which go on in
+ * another part, nothing is known: ON.
+ */
+void shell_case_end(struct branches *b, bool on);
+
+/* Whether what is read now is run. */
+enum truth shell_taken(const struct branches *b);
 
 /* The characters alone. */
 const char *shell_chars(struct shell *sh, const struct text *t);

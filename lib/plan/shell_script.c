@@ -11,9 +11,13 @@ struct script {
 	struct shell *sh;
 	struct cursor c;
 	struct shell_words command;
-	int line;	     /* where the command begins */
-	int conditions;	     /* if, for, while, case that are open */
-	bool chained;	     /* behind && or || */
+	int line; /* where the command begins */
+	struct branches open;
+	enum truth chain;    /* whether && and || let the command run */
+	bool behind;	     /* && or ||: the list is not complete */
+	bool negated;	     /* by a ! before it */
+	bool assigned;	     /* it is nothing but an assignment */
+	enum truth last;     /* what the last command said */
 	const char *heredoc; /* the line that ends it, or NULL */
 	bool dash;	     /* <<-: it may stand behind tabs */
 	bool heredoc_runs;   /* it is a script itself */
@@ -87,7 +91,7 @@ static size_t first_argument(struct script *s)
 static void keep(struct script *s, size_t first)
 {
 	struct shell *sh = s->sh;
-	bool sure = !s->conditions;
+	bool sure = shell_taken(&s->open) == IS_TRUE;
 
 	if (sh->found.count)
 		sh->others++;
@@ -138,6 +142,36 @@ static int run_inner(struct script *s)
 	return 0;
 }
 
+/* Whether the command that is read now is run. */
+static enum truth runs(const struct script *s)
+{
+	enum truth taken = shell_taken(&s->open);
+
+	if (taken == NOT_TRUE || s->chain == NOT_TRUE)
+		return NOT_TRUE;
+	return taken == NOT_KNOWN ? taken : s->chain;
+}
+
+/* What the command that is complete says, if it is run. */
+static void judge(struct script *s)
+{
+	enum truth says = NOT_KNOWN;
+
+	if (s->chain == NOT_TRUE)
+		return;
+	if (!s->sh->doubt && s->chain == IS_TRUE)
+		says = s->command.count ? shell_test(s->sh, &s->command)
+					: IS_TRUE;
+	s->last = s->negated ? shell_not(says) : says;
+}
+
+/* The next command begins. */
+static void begin_command(struct script *s)
+{
+	s->command = (struct shell_words){0};
+	s->negated = s->assigned = s->sh->doubt = false;
+}
+
 /* The command is complete. */
 static int end_command(struct script *s)
 {
@@ -145,8 +179,12 @@ static int end_command(struct script *s)
 	size_t first;
 	int bad = 0;
 
-	if (!s->command.count)
+	if (s->command.count || s->assigned)
+		judge(s);
+	if (!s->command.count || runs(s) == NOT_TRUE) {
+		begin_command(s);
 		return 0;
+	}
 	if (!word_is(s, &s->command.list[0], printers)) {
 		first = first_argument(s);
 		if (first < s->command.count)
@@ -154,7 +192,7 @@ static int end_command(struct script *s)
 		else
 			bad = run_inner(s);
 	}
-	s->command = (struct shell_words){0};
+	begin_command(s);
 	return bad;
 }
 
@@ -264,15 +302,18 @@ static int assign(struct script *s, const char *name, bool more)
 	if (!v)
 		return import_give_up(s->sh->im, line, "more than %d variables",
 				      VARIABLES_MAX);
-	if (s->conditions || s->chained) {
+	s->sh->doubt |= !shell_known(&value);
+	s->assigned = true;
+	if (runs(s) == NOT_KNOWN)
 		v->condition = line;
+	if (runs(s) != IS_TRUE)
 		return 0;
-	}
 	if (more && v->value.count)
 		return array ? append_words(s->sh, v, &value)
 			     : append_text(s->sh, v, &value);
 	v->value = value;
 	v->array = array;
+	v->condition = more ? v->condition : 0;
 	if (!array && !value.count)
 		shell_add(s->sh, &v->value); /* NAME= */
 	return 0;
@@ -304,23 +345,22 @@ static bool may_assign(struct script *s)
 					    "readonly", "typeset", "env",
 					    NULL};
 
-	return !s->command.count || word_is(s, &s->command.list[0], words);
+	return !shell_in_case(&s->open) &&
+	       (!s->command.count || word_is(s, &s->command.list[0], words));
 }
 
 /* A keyword at a command's start changes only what is open. */
 static bool keyword(struct script *s, const struct shell_word *w)
 {
-	static const char *const opens[] = {"if",     "for",  "while", "until",
-					    "select", "case", NULL};
-	static const char *const closes[] = {"fi", "done", "esac", NULL};
-	static const char *const others[] = {"then", "else", "elif", "do", "{",
-					     "}",    "!",    "time", NULL};
-	bool is_open = word_is(s, w, opens);
-	bool is_close = word_is(s, w, closes);
+	const char *text = shell_chars(s->sh, &w->text);
 
-	s->conditions += is_open;
-	s->conditions -= is_close && s->conditions;
-	return is_open || is_close || word_is(s, w, others);
+	if (w->quoted || !shell_keyword(&s->open, text, s->last))
+		return false;
+	if (!strcmp(text, "!"))
+		s->negated = !s->negated;
+	else if (strcmp(text, "{") && strcmp(text, "time"))
+		s->last = NOT_KNOWN;
+	return true;
 }
 
 /* The 2 of 2>&1 belongs to the redirection. */
@@ -422,23 +462,37 @@ static int separator(struct script *s)
 
 	s->c.at++;
 	twice = shell_at(&s->c, c);
+	if (shell_in_case(&s->open)) {
+		shell_case(s->sh, &s->open, &s->command, c);
+		begin_command(s);
+		return 0;
+	}
+	s->behind &= !s->command.count && !s->assigned && c == '\n';
 	if (end_command(s))
 		return -1;
 	if ((c == '&' || c == '|') && twice) {
 		s->c.at++;
-		s->chained = true;
-	} else if (c == '\n' || c == ';') {
-		s->chained = false;
+		s->chain = c == '&' ? s->last : shell_not(s->last);
+		s->behind = true;
+	} else if ((c == '\n' && !s->behind) || c == ';') {
+		s->chain = IS_TRUE;
+	}
+	if (c == ';') {
+		s->c.at += twice;
+		if (twice || shell_at(&s->c, '&'))
+			shell_case_end(&s->open, shell_at(&s->c, '&'));
 	}
 	return c == '\n' && s->heredoc ? read_heredoc(s) : 0;
 }
 
 int shell_script(struct shell *sh, struct cursor c)
 {
-	struct script s = {.sh = sh, .c = c};
+	struct script s = {
+		.sh = sh, .c = c, .chain = IS_TRUE, .last = NOT_KNOWN};
 	int bad = 0;
 
 	while (!bad) {
+		sh->skips = runs(&s) == NOT_TRUE;
 		skip_blanks(&s.c, false);
 		if (s.c.at == s.c.end)
 			return end_command(&s);

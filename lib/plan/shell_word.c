@@ -145,12 +145,15 @@ static void say_condition(struct shell *sh, struct variable *v)
 {
 	struct origin at = {.file = sh->im->file, .line = v->condition};
 
-	if (!v->condition || v->said)
+	if (!v->condition || sh->skips)
+		return;
+	sh->doubt = true;
+	if (v->said)
 		return;
 	v->said = true;
 	report_add(sh->im->report, "import-condition", WARNING, "", &at,
-		   "'%.80s' is set here under a condition, which is not "
-		   "followed",
+		   "'%.80s' is set here under a condition that is not "
+		   "known",
 		   v->name);
 }
 

@@ -262,8 +262,15 @@ static void put_legends(const struct draw *d, double y, bool mixed)
 	}
 }
 
+static bool has_times(const struct draw *d)
+{
+	return d->show->sum->planned || d->show->estimate->sched;
+}
+
 double draw_time_height(const struct draw *d)
 {
+	if (!has_times(d))
+		return TIME_HEAD;
 	return TIME_HEAD + d->show->sum->grid.pp * d->row + TIME_AXIS;
 }
 
@@ -274,6 +281,11 @@ void draw_time(const struct draw *d, double top)
 	bool mixed = false;
 
 	draw_bold(d, PAGE_EDGE, top + 14, 15, "One step");
+	if (!has_times(d)) {
+		draw_text(d, PLOT_LEFT, top + 14, 12, "start", FAINT,
+			  "no timeline: too many micro-batches");
+		return;
+	}
 	draw_bold(d, PLOT_LEFT, top + 14, 15,
 		  arena_printf(d->show->a, "bubble %.1f%% of pp \xc3\x97 step",
 			       100 * times(d)->bubble));

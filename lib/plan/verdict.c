@@ -2,11 +2,11 @@
 #include "lib/plan/verdict.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/plan/import.h"
 #include "lib/plan/plan.h"
 
@@ -19,6 +19,7 @@ static void count(struct verdict *v)
 	v->counted = shape_is_complete(&c->shape);
 	if (v->counted) {
 		v->parameters = shape_parameters(&c->shape);
+		v->parameters_active = shape_parameters_active(&c->shape);
 		v->padded_vocab_size =
 			place_padded_vocab(&c->place, c->shape.vocab_size);
 		shape_hash(&c->shape, v->hash);
@@ -122,11 +123,13 @@ static void put_sum(FILE *f, const struct verdict *v)
 	else
 		fputs(v->served ? "valid" : "valid, not served", f);
 	if (v->counted)
-		fprintf(f,
-			", %" PRId64 " parameters, vocabulary %" PRId64
-			" in %" PRId64 " row%s",
-			v->parameters, v->config->shape.vocab_size,
-			v->padded_vocab_size, plural(v->padded_vocab_size));
+		fprintf(f, ", %" PRId64 " parameters", v->parameters);
+	if (v->counted && v->parameters_active < v->parameters)
+		fprintf(f, " (%" PRId64 " active)", v->parameters_active);
+	if (v->counted)
+		fprintf(f, ", vocabulary %" PRId64 " in %" PRId64 " row%s",
+			v->config->shape.vocab_size, v->padded_vocab_size,
+			plural(v->padded_vocab_size));
 	if (v->world)
 		fprintf(f, ", world %" PRId64, v->world);
 	if (v->dp)
@@ -153,25 +156,6 @@ const char *verdict_text(const struct verdict *v, struct arena *a)
 	copy = arena_strdup(a, text);
 	free(text);
 	return copy;
-}
-
-/* Any bytes as a JSON string: what is no UTF-8 becomes '?'. */
-static json_t *json_any(const char *text)
-{
-	json_t *out = json_string(text);
-	char *ascii;
-
-	if (out)
-		return out;
-	ascii = strdup(text);
-	if (!ascii)
-		return json_null();
-	for (char *p = ascii; *p; p++)
-		if ((unsigned char)*p >= 128)
-			*p = '?';
-	out = json_string(ascii);
-	free(ascii);
-	return out;
 }
 
 static json_t *json_count(bool known, int64_t n)
@@ -211,8 +195,6 @@ static json_t *json_finding(const struct verdict *v, const struct finding *f,
 const char *verdict_json(const struct verdict *v, struct arena *a)
 {
 	json_t *findings = json_array(), *out = json_object();
-	const char *copy;
-	char *text;
 
 	for (size_t i = 0; i < v->report.count; i++)
 		json_array_append_new(findings,
@@ -225,16 +207,12 @@ const char *verdict_json(const struct verdict *v, struct arena *a)
 			    v->counted ? json_string(v->hash) : json_null());
 	json_object_set_new(out, "parameters",
 			    json_count(v->counted, v->parameters));
+	json_object_set_new(out, "parameters_active",
+			    json_count(v->counted, v->parameters_active));
 	json_object_set_new(out, "padded_vocab_size",
 			    json_count(v->counted, v->padded_vocab_size));
 	json_object_set_new(out, "world", json_count(v->world, v->world));
 	json_object_set_new(out, "data_parallel_size",
 			    json_count(v->dp, v->dp));
-	text = json_dumps(out, JSON_COMPACT);
-	json_decref(out);
-	if (!text)
-		arena_exhausted();
-	copy = arena_printf(a, "%s\n", text);
-	free(text);
-	return copy;
+	return json_line(out, a);
 }

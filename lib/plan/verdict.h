@@ -14,9 +14,9 @@ struct verdict {
 	bool readable, valid;
 	bool served;  /* valid, and train-worker can run it */
 	bool counted; /* parameters, padded_vocab_size and hash are there */
-	int64_t parameters, padded_vocab_size;
+	int64_t parameters, parameters_active, padded_vocab_size;
 	char hash[33];
-	int64_t world, dp; /* 0: not known */
+	int64_t world, dp;	     /* 0: not known */
 	const struct config *loaded; /* as it was before it was finished */
 };
 

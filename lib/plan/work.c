@@ -10,7 +10,7 @@
  * Shares of the bandwidth that our kernels reach inside of a step on an H200
  * (test/bench/NOTES.md).
  */
-static const double norm_rate[2] = {0.66, 0.33};
+static const double norm_rate[2] = {0.65, 0.28}, narrow_rate = 0.41;
 static const double loss_rate = 0.76;
 
 void work_dims(struct work_dims *d, const struct config *c)
@@ -62,9 +62,10 @@ struct work *work_gemm(struct works *w, const struct work_dims *d,
 	x->keep = keep ? rows * out * d->elem : 0;
 	x->grad = rows * out * d->elem;
 	x->params = out * in + (bias ? out : 0);
+	x->arrays = 1 + bias;
 	if (bias)
-		work_bytes(w, modules, 0, rows * out * d->elem, 0.65)
-			->ops[0] = 0;
+		work_bytes(w, modules, 0, rows * out * d->elem, 0.62)->ops[0] =
+			0;
 	return x;
 }
 
@@ -86,18 +87,20 @@ static double norm_params(const struct work_dims *d, double width)
 								: width;
 }
 
-void work_norm(struct works *w, const struct work_dims *d, unsigned modules,
-	       double rows, double width)
+struct work *work_norm(struct works *w, const struct work_dims *d,
+		       unsigned modules, double rows, double width)
 {
 	double all = rows * width;
 	struct work *x = work_bytes(w, modules | MODULE_NORM, 4 * all * d->elem,
 				    4 * all * d->elem, 0);
 
 	x->rate[0] = norm_rate[0];
-	x->rate[1] = norm_rate[1];
+	x->rate[1] = width < 1024 ? narrow_rate : norm_rate[1];
 	x->part = all * d->input;
 	x->keep = all * d->elem + x->part + 2 * rows * d->sum;
 	x->params = norm_params(d, width);
+	x->arrays = x->params > width ? 2 : 1;
+	return x;
 }
 
 void work_inner_norm(struct works *w, const struct work_dims *d,
@@ -129,8 +132,8 @@ void work_gather(struct works *w, const struct work_dims *d)
 {
 	/* Back: of the input again for the weight gradient. */
 	if (d->sp)
-		work_comm(w, PROG_ALL_GATHER, GROUP_TP, d->rows * d->C * d->elem,
-			  1, 1);
+		work_comm(w, PROG_ALL_GATHER, GROUP_TP,
+			  d->rows * d->C * d->elem, 1, 1);
 }
 
 void work_reduce(struct works *w, const struct work_dims *d)
@@ -157,8 +160,8 @@ static void add_streams(struct works *w, const struct work_dims *d)
 	if (!s->enable_mhc_connections)
 		return;
 	for (int half = 0; half < 2; half++) {
-		struct work *x = work_gemm(w, d, 0, d->rows, maps, n * d->C,
-					   true, true);
+		struct work *x =
+			work_gemm(w, d, 0, d->rows, maps, n * d->C, true, true);
 
 		x->params += 3;
 		x->keep += (n - 1) * all;
@@ -203,6 +206,7 @@ void works_embedding(struct works *w, const struct work_dims *d)
 	w->count = 0;
 	x = work_bytes(w, 0, 2 * all, all + 2 * d->N * d->C * d->sum, 0.5);
 	x->params = vocab_rows(d) * d->C;
+	x->arrays = 1;
 	if (d->tp > 1)
 		work_comm(w, d->sp ? PROG_REDUCE_SCATTER : PROG_SUM, GROUP_TP,
 			  d->sp ? mine : all, 1, 0);
@@ -226,6 +230,7 @@ void works_head(struct works *w, const struct work_dims *d, bool own)
 	work_gather(w, d);
 	x = work_gemm(w, &high, 0, d->N, v, d->C, false, false);
 	x->params = own ? x->params : 0;
+	x->arrays = own;
 	x->at_once = true;
 	x->grad = 0;
 	work_reduce(w, d);
@@ -234,25 +239,53 @@ void works_head(struct works *w, const struct work_dims *d, bool own)
 		work_comm(w, PROG_SUM, GROUP_TP, d->N * d->sum, 2, 0);
 }
 
+/* A word of a list, and what it stands for. */
+struct name {
+	const char *name;
+	unsigned bit;
+};
+
+static unsigned bits_of(const struct texts *list, const struct name *name)
+{
+	unsigned bits = 0;
+
+	for (; name->name; name++)
+		if (place_names(list, name->name))
+			bits |= name->bit;
+	return bits;
+}
+
 unsigned work_modules(const struct place *p)
 {
-	static const struct {
-		const char *name;
-		unsigned modules;
-	} table[] = {
-		{"core_attn", MODULE_CORE},	 {"layernorm", MODULE_NORM},
-		{"mlp", MODULE_MLP},		 {"moe", MODULE_MOE},
-		{"moe_act", MODULE_MOE_ACT},	 {"shared_experts", MODULE_SHARED},
-		{"mla_up_proj", MODULE_MLA_UP},	 {"gdn_norm_out", MODULE_DELTA_NORM},
+	static const struct name names[] = {
+		{"core_attn", MODULE_CORE},
+		{"layernorm", MODULE_NORM},
+		{"mlp", MODULE_MLP},
+		{"moe", MODULE_MOE},
+		{"moe_act", MODULE_MOE_ACT},
+		{"shared_experts", MODULE_SHARED},
+		{"mla_up_proj", MODULE_MLA_UP},
+		{"gdn_norm_out", MODULE_DELTA_NORM},
+		{0},
 	};
-	unsigned modules = 0;
 
-	if (p->recompute_granularity != RECOMPUTE_SELECTIVE)
-		return 0;
-	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
-		if (place_names(&p->recompute_modules, table[i].name))
-			modules |= table[i].modules;
-	return modules;
+	return p->recompute_granularity == RECOMPUTE_SELECTIVE
+		       ? bits_of(&p->recompute_modules, names)
+		       : 0;
+}
+
+unsigned work_away(const struct place *p)
+{
+	static const struct name names[] = {
+		{"attn_norm", AWAY_ATTN_NORM}, {"qkv_linear", AWAY_QKV},
+		{"core_attn", AWAY_CORE},      {"attn_proj", AWAY_PROJ},
+		{"mlp_norm", AWAY_MLP_NORM},   {"expert_fc1", AWAY_FC1},
+		{"moe_act", AWAY_ACT},	       {0},
+	};
+
+	return p->fine_grained_activation_offloading
+		       ? bits_of(&p->offload_modules, names)
+		       : 0;
 }
 
 /* The entry of LAYER in a list of sizes of their own. */
@@ -279,9 +312,9 @@ int64_t work_layer_kind(const struct shape *s, int64_t layer)
 {
 	bool mtp = layer >= s->num_layers;
 	int64_t n = mtp ? s->num_layers - 1 : layer;
-	uint64_t kind = (uint64_t)own_size(&s->heterogeneous_num_query_groups,
-					   n) *
-			0x9e3779b97f4a7c15u;
+	uint64_t kind =
+		(uint64_t)own_size(&s->heterogeneous_num_query_groups, n) *
+		0x9e3779b97f4a7c15u;
 
 	kind ^= (uint64_t)own_size(&s->heterogeneous_ffn_hidden_size, n) *
 		0xc2b2ae3d27d4eb4fu;

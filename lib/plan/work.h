@@ -17,7 +17,7 @@ struct work_dims {
 	int tp, cp, ep, etp;
 	bool sp;
 	double B, T, N, C; /* N: tokens on this rank, B * T / cp */
-	double rows;	   /* of them in the residual stream: N / tp with sp */
+	double rows;	   /* in the residual stream: N, or N / tp with sp */
 	double elem, sum;  /* bytes */
 	double input;	   /* bytes of what a product's input is kept in */
 	bool low;	   /* products in fp8 */
@@ -37,23 +37,38 @@ enum {
 	MODULE_DELTA_NORM = 1 << 7,
 };
 
+/* What offload_modules can name. */
+enum {
+	AWAY_ATTN_NORM = 1 << 0,
+	AWAY_QKV = 1 << 1,
+	AWAY_CORE = 1 << 2,
+	AWAY_PROJ = 1 << 3,
+	AWAY_MLP_NORM = 1 << 4,
+	AWAY_FC1 = 1 << 5,
+	AWAY_ACT = 1 << 6,
+};
+
 struct work {
 	enum work_kind kind;
 	unsigned modules; /* that it belongs to */
 	/* GEMM: COUNT products, rows x out of in; gradients are two more.
-	 * ATTN: IN is a head's width, ROWS the tokens that each sees */
+	 * ATTN: IN is a head's width, ROWS the tokens that each sees, COUNT
+	 * the query heads of a key */
 	double count, rows, out, in;
-	bool at_once;	 /* its gradients are computed in the forward slot */
+	bool at_once;	 /* its gradients are in the forward slot */
 	double flops[2]; /* forward, backward */
 	double bytes[2]; /* of memory, each array once */
-	double rate[2];	 /* BYTES: share of the bandwidth that is reached */
+	double rate[2];	 /* BYTES: share of the bandwidth reached */
 	int ops[2];	 /* kernels or collectives that are started */
 	int comm, group; /* COMM: enum prog_comm or WORK_EXCHANGE, prog_group */
 	bool hidden;	 /* COMM: beside the work before it */
 	double keep;	 /* bytes that are kept for the backward */
 	double part;	 /* of them, that its module computes again */
-	double grad;	 /* bytes of the gradient of what it makes */
-	double params;	 /* elements on this rank */
+	/* offload_modules that send PART, and the rest of KEEP, to the host */
+	unsigned away_part, away_rest;
+	double grad;   /* bytes of the gradient of what it makes */
+	double params; /* elements on this rank */
+	int arrays;    /* that they lie in */
 	enum weight_class cls;
 };
 
@@ -84,6 +99,9 @@ void works_head(struct works *w, const struct work_dims *d, bool own);
 
 /* Modules that recompute_modules names. */
 unsigned work_modules(const struct place *p);
+
+/* Modules whose inputs wait on the host. */
+unsigned work_away(const struct place *p);
 
 /* The kind of LAYER: equal ones have equal works. */
 int64_t work_layer_kind(const struct shape *s, int64_t layer);

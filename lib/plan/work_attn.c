@@ -63,13 +63,16 @@ static void add_softmax(struct works *w, const struct work_dims *d,
 	struct work *x = work_add(w, WORK_ATTN, MODULE_CORE);
 
 	x->in = h->qk > h->v ? h->qk : h->v;
-	x->rows = 2 * context(d, layer);
+	/* Each step of a ring sees its part of them. */
+	x->rows = 2 * context(d, layer) / d->cp;
+	x->count = h->H / h->G;
 	x->flops[0] = 2 * pairs * (h->qk + h->v);
 	x->flops[1] = 2 * pairs * (3 * h->qk + 2 * h->v);
 	x->bytes[0] = in + out;
 	x->bytes[1] = 2 * in + 2 * out;
 	x->keep = out + d->N * h->H * d->sum;
 	x->part = d->N * h->H * d->sum;
+	x->away_rest = AWAY_PROJ;
 	x->grad = in + out;
 	if (d->config->shape.softmax_type == SOFTMAX_LEARNABLE)
 		x->params = h->H;
@@ -106,7 +109,8 @@ static void works_grouped(struct works *w, const struct work_dims *d,
 	double gate = s->attention_output_gate ? h.H * width : 0;
 
 	work_gemm(w, d, 0, d->N, qkv + gate, d->C,
-		  s->add_bias_linear || s->add_qkv_bias, true);
+		  s->add_bias_linear || s->add_qkv_bias, true)
+		->away_rest = AWAY_CORE;
 	if (s->qk_layernorm)
 		work_inner_norm(w, d, 0, d->N * (h.H + h.G), width, 2);
 	if (rotates(s, layer))
@@ -224,12 +228,15 @@ void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
 	const struct ints *own = &s->heterogeneous_num_query_groups;
-	int64_t groups = layer < own->count ? own->item[layer]
-					    : s->num_query_groups;
+	int64_t groups =
+		layer < own->count ? own->item[layer] : s->num_query_groups;
+	struct work *norm;
 
 	if (!groups)
 		return;
-	work_norm(w, d, 0, d->rows, d->C);
+	norm = work_norm(w, d, 0, d->rows, d->C);
+	norm->away_rest = AWAY_ATTN_NORM;
+	norm->away_part = AWAY_QKV;
 	if (groups < 0) { /* a linear layer in its place, whole everywhere */
 		work_gemm(w, d, 0, d->rows, d->C, d->C, s->add_bias_linear,
 			  true);

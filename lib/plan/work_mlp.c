@@ -2,11 +2,12 @@
 /* The mlp half of a layer: dense, a mixture of experts, or none. */
 #include "lib/plan/work_rule.h"
 
-static const double act_rate = 0.8;
+static const double act_rate = 0.85;
 
 /* One mlp, or COUNT experts: TOKENS each of IN elements through WIDTH. */
 struct mlp {
-	unsigned modules, act; /* of all of it, and of the activation's output */
+	unsigned modules,
+		act; /* of all of it, and of the activation's output */
 	double count, tokens, in, width;
 	enum weight_class cls;
 	bool bias;
@@ -29,8 +30,8 @@ static struct work *add_product(struct works *w, const struct work_dims *d,
 				bool keep)
 {
 	int first = w->count;
-	struct work *x = work_gemm(w, d, m->modules, m->tokens, out, in,
-				   m->bias, keep);
+	struct work *x =
+		work_gemm(w, d, m->modules, m->tokens, out, in, m->bias, keep);
 
 	work_times(x, m->count, m->cls);
 	for (int i = first + 1; i < w->count; i++)
@@ -48,6 +49,7 @@ static void add_mlp(struct works *w, const struct work_dims *d,
 
 	x = add_product(w, d, m, fc1, m->in, true);
 	x->part = x->keep;
+	x->away_part = m->cls == CLASS_EXPERT ? AWAY_ACT : 0;
 	wide = m->count * m->tokens * fc1;
 	x = work_bytes(w, m->modules | m->act, (all + wide) * d->elem,
 		       (all + 2 * wide) * d->elem, act_rate);
@@ -61,8 +63,8 @@ static void add_dispatch(struct works *w, const struct work_dims *d,
 			 double rows, double width)
 {
 	double topk = (double)d->config->shape.moe_router_topk;
-	bool all = d->config->spec.moe_token_dispatcher_type ==
-		   DISPATCH_ALLGATHER;
+	bool all =
+		d->config->spec.moe_token_dispatcher_type == DISPATCH_ALLGATHER;
 	double sent = rows * width * d->elem * (all ? 1 : topk);
 
 	int first = w->count;
@@ -71,24 +73,25 @@ static void add_dispatch(struct works *w, const struct work_dims *d,
 		work_comm(w, all ? PROG_ALL_GATHER : WORK_EXCHANGE, GROUP_EP,
 			  sent, 2, 2);
 	if (d->etp > 1) {
-		work_comm(w, PROG_ALL_GATHER, GROUP_ETP, rows * topk * width *
-			  d->elem, 1, 1);
-		work_comm(w, PROG_REDUCE_SCATTER, GROUP_ETP, rows * topk *
-			  width * d->elem, 1, 1);
+		work_comm(w, PROG_ALL_GATHER, GROUP_ETP,
+			  rows * topk * width * d->elem, 1, 1);
+		work_comm(w, PROG_REDUCE_SCATTER, GROUP_ETP,
+			  rows * topk * width * d->elem, 1, 1);
 	}
 	while (first < w->count)
 		w->list[first++].modules = MODULE_MOE;
 }
 
 /* Copying rows into the order of experts, and their sum back. */
-static void add_permute(struct works *w, const struct work_dims *d,
-			double rows, double tokens, double width)
+static void add_permute(struct works *w, const struct work_dims *d, double rows,
+			double tokens, double width)
 {
 	double moved = (rows + tokens) * width * d->elem;
 	struct work *x = work_bytes(w, MODULE_MOE, 2 * moved, 3 * moved, 0.5);
 
 	x->ops[0] = x->ops[1] = 4;
 	x->keep = x->part = tokens * width * d->input;
+	x->away_part = AWAY_FC1;
 	x->grad = tokens * width * d->elem;
 }
 
@@ -178,8 +181,8 @@ void works_mlp(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
 	const struct ints *own = &s->heterogeneous_ffn_hidden_size;
-	int64_t width = layer < own->count ? own->item[layer]
-					   : s->ffn_hidden_size;
+	int64_t width =
+		layer < own->count ? own->item[layer] : s->ffn_hidden_size;
 	struct mlp m = {
 		.modules = MODULE_MLP,
 		.count = 1,
@@ -191,7 +194,7 @@ void works_mlp(struct works *w, const struct work_dims *d, int64_t layer)
 
 	if (!shape_is_moe(s, layer) && !width)
 		return;
-	work_norm(w, d, 0, d->rows, d->C);
+	work_norm(w, d, 0, d->rows, d->C)->away_rest = AWAY_MLP_NORM;
 	if (shape_is_moe(s, layer)) {
 		add_experts(w, d);
 		return;

@@ -24,8 +24,8 @@ struct work *work_bytes(struct works *w, unsigned modules, double forward,
  * ROWS x WIDTH normalised after the branch before was added to the stream:
  * both results are kept.
  */
-void work_norm(struct works *w, const struct work_dims *d, unsigned modules,
-	       double rows, double width);
+struct work *work_norm(struct works *w, const struct work_dims *d,
+		       unsigned modules, double rows, double width);
 
 /* A norm inside of a layer, in place of its input, which is kept as well. */
 void work_inner_norm(struct works *w, const struct work_dims *d,
