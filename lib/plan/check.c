@@ -201,7 +201,8 @@ static const struct check table[] = {
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
 {"served-mtp", WARNING, "train-worker runs no mtp_detach_heads and mtp_hsm yet"},
-{"served-experts", WARNING, "train-worker runs no mixture of experts yet"},
+{"served-experts", WARNING, "train-worker's experts are without biases, gates, capacities and balances beyond aux_loss and seq_aux_loss so far, cut over tp"},
+{"served-experts-device", WARNING, "train-worker runs a mixture of experts on CPUs only, so far"},
 {"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
