@@ -26,7 +26,7 @@ static inline bool plan_config(struct config *c, const char *file,
 {
 	char *text = arena_strdup(a, sets), *at = text, *one;
 	struct report r = {.arena = a};
-	const char *list[16];
+	const char *list[24];
 	struct err e;
 	int n = 0;
 
@@ -43,6 +43,14 @@ static inline bool plan_config(struct config *c, const char *file,
 #define DEPTHS_ALONE                                    \
 	"shape.mtp_num_layers=2 place.pipeline_model_" \
 	"parallel_layout=\"Etttt|tttt|mm|L\""
+
+/* Mixtures of experts; and with a shared one, in every second layer. */
+#define EXPERTS                                             \
+	"shape.num_moe_experts=4 shape.add_bias_linear=false " \
+	"run.moe_aux_loss_coeff=0.01"
+#define EXPERTS_SHARED                                      \
+	EXPERTS " shape.moe_shared_expert_intermediate_size=48 " \
+		"shape.moe_layer_freq=2"
 
 /* One layout of the grid. */
 struct plan_case {

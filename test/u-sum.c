@@ -82,6 +82,7 @@ static void test_one_rank_stands_for_all(void **state)
 	assert_true(plan_grid(8, "shape.mtp_num_layers=2", check_every_rank) >
 		    150);
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_every_rank) > 10);
+	assert_true(plan_grid(8, EXPERTS_SHARED, check_every_rank) > 100);
 }
 
 /*

@@ -82,10 +82,9 @@ static struct traffic moe_traffic(const struct op *op)
 	case OP_ROUTE_BWD:
 		return (struct traffic){2 * d->N * d->E, d->N * d->K,
 					4 * kern_map_size(d) + 8};
-	case OP_GATHER: return (struct traffic){2 * R * n[2], 0, 4 * R};
+	case OP_GATHER: return (struct traffic){in + in / n[1], 0, 4 * R};
 	case OP_COMBINE:
-		return (struct traffic){R * n[2] * (1 + n[1]), 0,
-					4 * R * n[1]};
+		return (struct traffic){in * (1 + n[1]), 0, 4 * R * n[1]};
 	case OP_EXPERTS_FWD:
 	case OP_EXPERTS_BWD_X:
 		return (struct traffic){out + in + w, 0, 4 * n[3]};
