@@ -86,8 +86,8 @@ static void test_one_rank_stands_for_all(void **state)
 }
 
 /*
- * Megatron's count, the scores that attention's backward computes again, and
- * k and v of the ranks that hold copies of their weights.
+ * Megatron's count, the scores that attention's backward computes again,
+ * routers, and k and v of the ranks that hold copies of their weights.
  */
 static double model_flops(const struct sum *s)
 {
@@ -96,11 +96,18 @@ static double model_flops(const struct sum *s)
 	int64_t rows = place_padded_vocab(&s->config->place, x->vocab_size);
 	double t = (double)x->seq_length, d = (double)x->kv_channels;
 	double scores = t * t * (double)x->num_attention_heads * d;
-	double copies = 0;
+	double copies = 0, routers = 0, all = 2, own = 4;
 
 	if (s->grid.tp > x->num_query_groups)
 		copies = (double)(s->grid.tp - x->num_query_groups);
-	return flops_model(x, rows, samples) +
+	/* every tp rank routes all rows, and without sp backwards, too */
+	if (s->config->place.sequence_parallel && s->grid.tp > 1)
+		own /= s->grid.tp;
+	for (int64_t n = 0; n < x->num_layers; n++)
+		routers += shape_is_moe(x, n);
+	routers *= (all + own) * s->grid.tp * t *
+		   (double)(samples * x->num_moe_experts * x->hidden_size);
+	return flops_model(x, rows, samples) + routers +
 	       (double)(samples * x->num_layers) *
 		       (scores +
 			6 * t * 2 * d * copies * (double)x->hidden_size);
@@ -135,6 +142,7 @@ static void test_totals_are_the_model(void **state)
 {
 	(void)state;
 	assert_true(plan_grid(24, "", check_totals) > 900);
+	assert_true(plan_grid(8, EXPERTS_SHARED, check_totals) > 100);
 }
 
 #define LATENT                                                    \
