@@ -163,17 +163,19 @@ void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 }
 
 void K(expert_act_fwd)(struct queue *q, void *y, const void *x,
-		       const void *prob, const int32_t *from, int64_t R,
+		       const void *prob, const int32_t *row, int64_t N,
 		       int64_t F, enum kern_act act, bool gated)
 {
 	(void)q;
-#pragma omp parallel for if (R * F > KERN_SMALL)
-	for (int64_t r = 0; r < R; r++) {
-		REAL *yr = (REAL *)y + r * F;
-		const REAL *xr = (const REAL *)x + r * F * (1 + gated);
+#pragma omp parallel for if (N * F > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
+		REAL *yr = (REAL *)y + row[n] * F;
+		const REAL *xr = (const REAL *)x + row[n] * F * (1 + gated);
 		const REAL *up = gated ? xr + F : NULL;
-		REAL p = ((const REAL *)prob)[from[r]];
+		REAL p = ((const REAL *)prob)[n];
 
+		if (row[n] < 0)
+			continue;
 #define CALL(act_) fwd_row(yr, xr, up, F, act_)
 		EACH_ACT(act, CALL)
 #undef CALL
@@ -192,21 +194,24 @@ ALWAYS_INLINE REAL prob_slope(const REAL *dy, const REAL *x, const REAL *up,
 }
 
 void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
-		       const void *x, const void *prob, const int32_t *from,
-		       int64_t R, int64_t F, enum kern_act act, bool gated)
+		       const void *x, const void *prob, const int32_t *row,
+		       int64_t N, int64_t F, enum kern_act act, bool gated)
 {
 	(void)q;
-#pragma omp parallel for if (R * F > KERN_SMALL)
-	for (int64_t r = 0; r < R; r++) {
+#pragma omp parallel for if (N * F > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
 		int64_t width = F * (1 + gated);
-		REAL *dxr = (REAL *)dx + r * width;
-		const REAL *xr = (const REAL *)x + r * width;
+		REAL *dxr = (REAL *)dx + row[n] * width;
+		const REAL *xr = (const REAL *)x + row[n] * width;
 		const REAL *up = gated ? xr + F : NULL;
-		const REAL *dyr = (const REAL *)dy + r * F;
-		REAL p = ((const REAL *)prob)[from[r]];
+		const REAL *dyr = (const REAL *)dy + row[n] * F;
+		REAL p = ((const REAL *)prob)[n], *dp = (REAL *)dprob + n;
 
-#define CALL(act_)                                                          \
-	((REAL *)dprob)[from[r]] = prob_slope(dyr, xr, up, F, act_);        \
+		*dp = 0;
+		if (row[n] < 0)
+			continue;
+#define CALL(act_)                                  \
+	*dp = prob_slope(dyr, xr, up, F, act_);     \
 	bwd_row(dxr, gated ? dxr + F : NULL, dyr, xr, up, F, act_)
 		EACH_ACT(act, CALL)
 #undef CALL

@@ -172,49 +172,145 @@ static void route_rows(REAL *prob, const struct kern_map *m,
 	}
 }
 
+/* The bits of P >= 0, which are in the order of such numbers. */
+static uint64_t bits_of(REAL p)
+{
+	double x = (double)p;
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+/*
+ * The expert of choice I among this rank's, or -1.  Whether it has a row at
+ * all is row[i] >= 0 from here on.
+ */
+static int64_t local(const struct kern_map *m, int64_t i,
+		     const struct kern_moe_dims *d)
+{
+	int64_t e = m->expert[i] - d->first;
+
+	return e >= 0 && e < d->experts ? e : -1;
+}
+
+/* An expert that gets too many tokens, and what its last one is worth. */
+struct full {
+	uint64_t lo, hi; /* the capacity's probability is in lo .. hi */
+	int64_t at_least; /* choices worth the middle or more */
+};
+
+/*
+ * For each local expert the largest bits (lo) that at least CAPACITY of the
+ * choices I .. END have, by bisection; 0 if there are not so many.
+ */
+static void find_limits(struct full *f, const REAL *prob,
+			const struct kern_map *m, int64_t i, int64_t end,
+			const struct kern_moe_dims *d)
+{
+	for (int64_t e = 0; e < d->experts; e++)
+		f[e] = (struct full){0, (uint64_t)1 << 63, 0};
+	for (int bit = 0; bit < 63; bit++) {
+		for (int64_t e = 0; e < d->experts; e++)
+			f[e].at_least = 0;
+		for (int64_t k = i; k < end; k++) {
+			int64_t e = local(m, k, d);
+
+			if (e >= 0 && bits_of(prob[k]) >=
+					      f[e].lo + (f[e].hi - f[e].lo) / 2)
+				f[e].at_least++;
+		}
+		for (int64_t e = 0; e < d->experts; e++) {
+			uint64_t mid = f[e].lo + (f[e].hi - f[e].lo) / 2;
+
+			if (f[e].at_least >= d->capacity)
+				f[e].lo = mid;
+			else
+				f[e].hi = mid;
+		}
+	}
+}
+
+/* Of choices I .. END, those that their experts have no room for: row -1. */
+static void drop_choices(const REAL *prob, const struct kern_map *m, int64_t i,
+			 int64_t end, const struct kern_moe_dims *d)
+{
+	struct full f[KERN_EXPERTS];
+	int64_t room[KERN_EXPERTS];
+
+	for (int64_t e = 0; e < d->experts; e++) {
+		f[e].lo = 0;
+		room[e] = d->capacity;
+	}
+	if (!d->by_position) {
+		find_limits(f, prob, m, i, end, d);
+		/* first those above, then equal ones in order */
+		for (int64_t k = i; k < end; k++) {
+			int64_t e = local(m, k, d);
+
+			if (e >= 0)
+				room[e] -= bits_of(prob[k]) > f[e].lo;
+		}
+	}
+	for (int64_t k = i; k < end; k++) {
+		int64_t e = local(m, k, d);
+
+		if (e < 0 || (!d->by_position && bits_of(prob[k]) > f[e].lo))
+			continue;
+		if (bits_of(prob[k]) < f[e].lo || room[e]-- <= 0)
+			m->row[k] = -1;
+	}
+}
+
 /* Choices in the order of experts, then of tokens. */
-static void sort_choices(const struct kern_map *m,
+static void sort_choices(const REAL *prob, const struct kern_map *m,
 			 const struct kern_moe_dims *d)
 {
-	int64_t R = d->N * d->K;
+	int64_t each = d->M * d->K, all = d->ranks * each;
 	int32_t before = 0;
 
-	memset(m->end, 0, (size_t)d->E * sizeof(*m->end));
-	for (int64_t i = 0; i < R; i++)
-		m->end[m->expert[i]]++;
-	for (int64_t e = 0; e < d->E; e++) {
+	for (int64_t i = 0; i < all; i++)
+		m->row[i] = local(m, i, d) < 0 ? -1 : 0;
+	for (int64_t i = 0; i < all && d->capacity; i += each)
+		drop_choices(prob, m, i, i + each, d);
+	memset(m->end, 0, (size_t)d->experts * sizeof(*m->end));
+	for (int64_t i = 0; i < all; i++)
+		if (m->row[i] >= 0)
+			m->end[local(m, i, d)]++;
+	for (int64_t e = 0; e < d->experts; e++) {
 		int32_t rows = m->end[e];
 
 		m->end[e] = before;
 		before += rows;
 	}
-	for (int64_t i = 0; i < R; i++) {
-		m->row[i] = m->end[m->expert[i]]++;
-		m->from[m->row[i]] = (int32_t)i;
-	}
+	for (int64_t i = 0; i < all; i++)
+		if (m->row[i] >= 0)
+			m->row[i] = m->end[local(m, i, d)]++;
 }
 
 /*
  * G[e] = the derivative of the auxiliary losses by the share of expert E in a
- * token of sample B.
+ * token of this rank's sample B.
  */
 static void share_slopes(double *g, const struct kern_map *m, int64_t b,
 			 const struct kern_moe_dims *d)
 {
-	double N = (double)d->N, T = (double)d->T, K = (double)d->K;
-	double all = d->aux * (double)d->E / (K * N * N);
-	double seq = d->seq_aux * (double)d->E / (K * T * N);
+	double M = (double)d->M, T = (double)d->T, K = (double)d->K;
+	double all = d->aux * (double)d->E / (K * M * M);
+	double seq = d->seq_aux * (double)d->E / (K * T * M);
+	int64_t samples = d->M / d->T;
+	const int32_t *load = m->load + d->me * samples * d->E;
 
 	for (int64_t e = 0; e < d->E; e++) {
 		double count = 0;
 
-		for (int64_t i = 0; i < d->N / d->T; i++)
-			count += m->load[i * d->E + e];
-		g[e] = all * count + seq * m->load[b * d->E + e];
+		for (int64_t i = 0; i < samples; i++)
+			count += load[i * d->E + e];
+		g[e] = all * count + seq * load[b * d->E + e];
 	}
 }
 
-/* The losses of rows LO .. HI, added to AUX and Z. */
+/* The losses of rows LO .. HI of this rank's, added to AUX and Z. */
 static void loss_rows(double *aux, double *z, const struct kern_map *m,
 		      const REAL *logits, int64_t lo, int64_t hi,
 		      const struct kern_moe_dims *d)
@@ -231,30 +327,39 @@ static void loss_rows(double *aux, double *z, const struct kern_map *m,
 		for (int64_t e = 0; e < d->E; e++)
 			part += g[e] * t.score[e];
 		*aux += part / t.sum;
-		*z += d->z * t.lse * t.lse / (double)d->N;
+		*z += d->z * t.lse * t.lse / (double)d->M;
 	}
+}
+
+/* The most tokens of this rank's that chose the same expert. */
+static int64_t most_chosen(const struct kern_map *m,
+			   const struct kern_moe_dims *d)
+{
+	int64_t count[KERN_EXPERTS] = {0}, choices = d->M * d->K, most = 0;
+	const int32_t *expert = m->expert + d->me * choices;
+
+	for (int64_t i = 0; i < choices; i++)
+		if (++count[expert[i]] > most)
+			most = count[expert[i]];
+	return most;
 }
 
 static void add_stat(double *stat, const struct kern_map *m,
 		     const REAL *logits, const struct kern_moe_dims *d)
 {
+	const REAL *mine = logits + d->me * d->M * d->E;
 	double part[RUNS][2] = {{0}};
-	int64_t most = 0;
 
-#pragma omp parallel for if (d->N * d->E > KERN_SMALL)
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t i = 0; i < RUNS; i++)
-		loss_rows(&part[i][0], &part[i][1], m, logits, d->N * i / RUNS,
-			  d->N * (i + 1) / RUNS, d);
+		loss_rows(&part[i][0], &part[i][1], m, mine, d->M * i / RUNS,
+			  d->M * (i + 1) / RUNS, d);
 	for (int64_t i = 0; i < RUNS; i++) {
 		stat[MOE_AUX] += part[i][0];
 		stat[MOE_Z] += part[i][1];
 	}
-	for (int64_t e = 0; e < d->E; e++) {
-		int64_t rows = m->end[e] - (e ? m->end[e - 1] : 0);
-
-		most = rows > most ? rows : most;
-	}
-	stat[MOE_LOAD] += (double)(most * d->E) / (double)(d->N * d->K);
+	stat[MOE_LOAD] += (double)(most_chosen(m, d) * d->E) /
+			  (double)(d->M * d->K);
 	stat[MOE_COUNT]++;
 }
 
@@ -262,15 +367,15 @@ void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
 		  const void *logits, const struct kern_moe_dims *d)
 {
 	struct kern_map m = kern_map(map, d);
-	int64_t samples = d->N / d->T;
+	int64_t samples = d->ranks * d->M / d->T;
 
 	(void)q;
 	memset(m.load, 0, (size_t)(samples * d->E) * sizeof(*m.load));
 	/* a sample's load has one writer */
-#pragma omp parallel for if (d->N * d->E > KERN_SMALL)
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t b = 0; b < samples; b++)
 		route_rows(prob, &m, logits, b * d->T, (b + 1) * d->T, d);
-	sort_choices(&m, d);
+	sort_choices(prob, &m, d);
 	if (stat)
 		add_stat(stat, &m, logits, d);
 }
@@ -306,7 +411,7 @@ static void probs_backward(double *dx, const struct token *t,
 static void losses_backward(double *dx, const struct token *t, const double *g,
 			    double coef, const struct kern_moe_dims *d)
 {
-	double mean = 0, z = 2 * d->z * t->lse / (double)d->N;
+	double mean = 0, z = 2 * d->z * t->lse / (double)d->M;
 
 	for (int64_t e = 0; e < d->E; e++)
 		mean += g[e] * t->score[e] / t->sum;
@@ -327,11 +432,12 @@ void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
 {
 	/* only read */
 	struct kern_map m = kern_map((int32_t *)map, d);
+	const int32_t *expert = m.expert + d->me * d->M * d->K;
 
 	(void)q;
-#pragma omp parallel for if (d->N * d->E > KERN_SMALL)
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t i = 0; i < RUNS; i++) {
-		int64_t lo = d->N * i / RUNS, hi = d->N * (i + 1) / RUNS;
+		int64_t lo = d->M * i / RUNS, hi = d->M * (i + 1) / RUNS;
 		double g[KERN_EXPERTS], dx[KERN_EXPERTS];
 		struct token t;
 
@@ -343,7 +449,7 @@ void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
 				share_slopes(g, &m, n / d->T, d);
 			token_load(&t, (const REAL *)logits + n * d->E, d);
 			memset(dx, 0, (size_t)d->E * sizeof(*dx));
-			probs_backward(dx, &t, dp, m.expert + n * d->K, d);
+			probs_backward(dx, &t, dp, expert + n * d->K, d);
 			losses_backward(dx, &t, g, *coef, d);
 			for (int64_t e = 0; e < d->E; e++)
 				out[e] = (REAL)dx[e];
@@ -351,14 +457,16 @@ void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
 	}
 }
 
-void K(gather)(struct queue *q, void *y, const void *x, const int32_t *from,
-	       int64_t R, int64_t topk, int64_t C)
+void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,
+	       int64_t N, int64_t topk, int64_t C)
 {
 	(void)q;
-#pragma omp parallel for if (R * C > KERN_SMALL)
-	for (int64_t r = 0; r < R; r++)
-		memcpy((REAL *)y + r * C, (const REAL *)x + from[r] / topk * C,
-		       (size_t)C * sizeof(REAL));
+#pragma omp parallel for if (N * topk * C > KERN_SMALL)
+	for (int64_t i = 0; i < N * topk; i++)
+		if (row[i] >= 0)
+			memcpy((REAL *)y + row[i] * C,
+			       (const REAL *)x + i / topk * C,
+			       (size_t)C * sizeof(REAL));
 }
 
 void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
@@ -369,12 +477,12 @@ void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
 	for (int64_t n = 0; n < N; n++) {
 		REAL *restrict yn = (REAL *)y + n * C;
 
-		memcpy(yn, (const REAL *)x + row[n * topk] * C,
-		       (size_t)C * sizeof(REAL));
-		for (int64_t k = 1; k < topk; k++) {
-			const REAL *restrict xr =
-				(const REAL *)x + row[n * topk + k] * C;
+		memset(yn, 0, (size_t)C * sizeof(REAL));
+		for (int64_t k = n * topk; k < (n + 1) * topk; k++) {
+			const REAL *restrict xr = (const REAL *)x + row[k] * C;
 
+			if (row[k] < 0)
+				continue;
 #pragma omp simd
 			for (int64_t i = 0; i < C; i++)
 				yn[i] += xr[i];
@@ -384,7 +492,7 @@ void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
 
 /* Call PRODUCT with the rows LO .. LO + ROWS of each expert e. */
 #define EACH_EXPERT(PRODUCT)                                           \
-	for (int64_t e = 0; e < E; e++) {                              \
+	for (int64_t e = 0; e < experts; e++) {                        \
 		int64_t lo = e ? end[e - 1] : 0, rows = end[e] - lo;   \
 		REAL *we = (REAL *)w + e * out * in;                   \
 		REAL *xe = (REAL *)x + lo * in, *ye = (REAL *)y + lo * out; \
@@ -395,7 +503,7 @@ void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
 
 void K(experts_fwd)(struct queue *q, void *y, const void *x, const void *w,
 		    const int32_t *end, int64_t R, int64_t out, int64_t in,
-		    int64_t E)
+		    int64_t experts)
 {
 	(void)R;
 	EACH_EXPERT(K(linear_fwd)(q, ye, xe, we, NULL, rows, out, in))
@@ -403,7 +511,7 @@ void K(experts_fwd)(struct queue *q, void *y, const void *x, const void *w,
 
 void K(experts_bwd_x)(struct queue *q, void *x, const void *y, const void *w,
 		      const int32_t *end, int64_t R, int64_t out, int64_t in,
-		      int64_t E)
+		      int64_t experts)
 {
 	(void)R;
 	EACH_EXPERT(K(linear_bwd_x)(q, xe, ye, we, rows, out, in))
@@ -411,7 +519,7 @@ void K(experts_bwd_x)(struct queue *q, void *x, const void *y, const void *w,
 
 void K(experts_bwd_w)(struct queue *q, void *w, const void *y, const void *x,
 		      const int32_t *end, int64_t R, int64_t out, int64_t in,
-		      int64_t E)
+		      int64_t experts)
 {
 	(void)R;
 	EACH_EXPERT(K(linear_bwd_w)(q, we, ye, xe, rows, out, in))

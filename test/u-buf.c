@@ -116,25 +116,24 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 {
 	const int64_t *n = op->n;
 	const struct kern_moe_dims *d = op->moe;
-	int64_t out = n[0] * n[1] * z->elem, in = n[0] * n[2] * z->elem;
-	int64_t w = n[1] * n[2] * n[3], one = n[0] * z->sum;
-	int64_t logits = d ? d->N * d->E * z->elem : 0;
-	int64_t prob = d ? d->N * d->K * z->sum : 0;
-	int64_t map = d ? 4 * kern_map_size(d) : 0;
+	int64_t w = n[1] * n[2] * n[3], map = d ? 4 * kern_map_size(d) : 0;
+	int64_t mine = d ? d->M : 0, all = d ? d->ranks * d->M : 0;
+	int64_t K = d ? d->K : 0, logits = d ? d->E * z->elem : 0;
+	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1] * z->elem;
+	int64_t out = rows, in = R * n[2] * z->elem;
+	int64_t x = n[0] * n[2] * z->elem, row = 4 * all * K;
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		USES({OUT, prob}, {OUT, map}, {BOTH | MAYBE, 8 * MOE_METRICS},
-		     {IN, logits});
+		USES({OUT, all * K * z->sum}, {OUT, map},
+		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits});
 		break;
 	case OP_ROUTE_BWD:
-		USES({OUT, logits}, {IN, prob}, {IN, logits}, {IN, map},
-		     {IN, 8});
+		USES({OUT, mine * logits}, {IN, mine * K * z->sum},
+		     {IN, mine * logits}, {IN, map}, {IN, 8});
 		break;
-	case OP_GATHER: USES({OUT, in}, {IN, in / n[1]}, {IN, 4 * n[0]}); break;
-	case OP_COMBINE:
-		USES({OUT, in}, {IN, n[1] * in}, {IN, 4 * n[0] * n[1]});
-		break;
+	case OP_GATHER: USES({OUT, in}, {IN, x}, {IN, row}); break;
+	case OP_COMBINE: USES({OUT, x}, {IN, in}, {IN, row}); break;
 	case OP_EXPERTS_FWD:
 		USES({OUT, out}, {IN, in}, {IN, w * z->elem}, {IN, 4 * n[3]});
 		break;
@@ -145,11 +144,12 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 		USES({BOTH, w * z->sum}, {IN, out}, {IN, in}, {IN, 4 * n[3]});
 		break;
 	case OP_EXPERT_ACT_FWD:
-		USES({OUT, out}, {IN, out << n[3]}, {IN, one}, {IN, 4 * n[0]});
+		USES({OUT, rows}, {IN, rows << n[3]}, {IN, n[0] * z->sum},
+		     {IN, row});
 		break;
 	case OP_EXPERT_ACT_BWD:
-		USES({OUT, out << n[3]}, {OUT, one}, {IN, out},
-		     {IN, out << n[3]}, {IN, one}, {IN, 4 * n[0]});
+		USES({OUT, rows << n[3]}, {OUT, n[0] * z->sum}, {IN, rows},
+		     {IN, rows << n[3]}, {IN, n[0] * z->sum}, {IN, row});
 		break;
 	default: uses_of_dims(op, z, u);
 	}

@@ -13,7 +13,7 @@ enum { CASES = 7 };
 static void make_case(int i)
 {
 	dims = (struct kern_moe_dims){
-		.N = N,
+		.M = N,
 		.T = T,
 		.E = E,
 		.K = i == 5 ? 1 : TOPK,
@@ -25,6 +25,8 @@ static void make_case(int i)
 		.aux = 0.3,
 		.seq_aux = 0.2,
 		.z = 0.1,
+		.ranks = 1,
+		.experts = E,
 	};
 	if (i == 2 || i == 4) {
 		dims.groups = 3;
@@ -152,7 +154,6 @@ static void check_map(const struct kern_map *m)
 		for (int64_t i = 0; i < N * dims.K; i++) {
 			if (m->expert[i] != e)
 				continue;
-			assert_int_equal(m->from[r], i);
 			assert_int_equal(m->row[i], r++);
 		}
 		assert_int_equal(m->end[e], r);
@@ -361,12 +362,13 @@ static void rows(void **state)
 		k->route_fwd(NULL, prob, map, NULL, vec_new(k, logits, N * E),
 			     &dims);
 		for (int64_t i = 0; i < R * C; i++) {
-			int64_t n = m.from[i / C] / TOPK, c = i % C;
+			int64_t n = i / C / TOPK, c = i % C;
+			int64_t at = m.row[i / C] * C + c;
 
-			to1[i] = x[n * C + c];
-			back1[n * C + c] += y[i];
+			to1[at] = x[n * C + c];
+			back1[n * C + c] += y[at];
 		}
-		k->gather(NULL, to, vec_new(k, x, N * C), m.from, R, TOPK, C);
+		k->gather(NULL, to, vec_new(k, x, N * C), m.row, N, TOPK, C);
 		k->combine(NULL, back, vec_new(k, y, R * C), m.row, N, TOPK, C);
 		check_close("rows", k, to, to1, R * C, 0);
 		check_close("sums", k, back, back1, N * C, tolerance(k));
@@ -375,14 +377,14 @@ static void rows(void **state)
 
 static struct {
 	double *x, *prob, *dy, *y;
-	int32_t from[R];
+	int32_t row[R];
 	enum kern_act act;
 	bool gated;
 } a;
 
 static double act_objective(void)
 {
-	kern_cpu_f64.expert_act_fwd(NULL, a.y, a.x, a.prob, a.from, R, F, a.act,
+	kern_cpu_f64.expert_act_fwd(NULL, a.y, a.x, a.prob, a.row, R, F, a.act,
 				    a.gated);
 	return dot(a.y, a.dy, R * F);
 }
@@ -394,7 +396,7 @@ static void check_act(void)
 	double *dx = vec_new(k, NULL, wide), *dp = vec_new(k, NULL, R);
 	void *dx32, *dp32, *x32, *p32, *dy32;
 
-	k->expert_act_bwd(NULL, dx, dp, a.dy, a.x, a.prob, a.from, R, F, a.act,
+	k->expert_act_bwd(NULL, dx, dp, a.dy, a.x, a.prob, a.row, R, F, a.act,
 			  a.gated);
 	check_grad("x", a.x, dx, wide, act_objective);
 	check_grad("prob", a.prob, dp, R, act_objective);
@@ -404,12 +406,12 @@ static void check_act(void)
 	x32 = vec_new(k, a.x, wide);
 	p32 = vec_new(k, a.prob, R);
 	dy32 = vec_new(k, a.dy, R * F);
-	k->expert_act_bwd(NULL, dx32, dp32, dy32, x32, p32, a.from, R, F, a.act,
+	k->expert_act_bwd(NULL, dx32, dp32, dy32, x32, p32, a.row, R, F, a.act,
 			  a.gated);
 	check_close("dx", k, dx32, dx, wide, tolerance(k));
 	check_close("dprob", k, dp32, dp, R, tolerance(k));
 	act_objective();
-	k->expert_act_fwd(NULL, dy32, x32, p32, a.from, R, F, a.act, a.gated);
+	k->expert_act_fwd(NULL, dy32, x32, p32, a.row, R, F, a.act, a.gated);
 	check_close("y", k, dy32, a.y, R * F, tolerance(k));
 }
 
@@ -420,7 +422,7 @@ static void activation(void **state)
 	a.dy = rnd_new(R * F, 1);
 	a.y = zeros(R * F);
 	for (int32_t i = 0; i < R; i++)
-		a.from[i] = (i * 7 + 3) % R;
+		a.row[i] = (i * 7 + 3) % R;
 	for (int i = 0; i < 10; i++) {
 		a.act = (enum kern_act)(i / 2);
 		a.gated = i % 2;
@@ -454,9 +456,9 @@ static void threads(void **state)
 {
 	(void)state;
 	make_case(4);
-	dims.N = BIG_N;
+	dims.M = BIG_N;
 	dims.T = 32;
-	dims.E = BIG_E;
+	dims.E = dims.experts = BIG_E;
 	dims.groups = 16;
 	EACH_TABLE(k)
 	{

@@ -521,13 +521,13 @@ int prog_check(const struct config *c, const struct grid *g,
 			       "long to plan: at most %d",
 			       n, TOKENS_MAX);
 	if (c->shape.num_moe_experts &&
-	    n > CHOICES_MAX / c->shape.moe_router_topk)
+	    n > CHOICES_MAX / c->shape.moe_router_topk / g->ep)
 		return err_set(e, CODE_CONFIG,
 			       "a micro-batch of %" PRId64
 			       " tokens goes to moe_router_topk %" PRId64
-			       " experts each, too many to plan: at most %d "
-			       "choices",
-			       n, c->shape.moe_router_topk, CHOICES_MAX);
+			       " experts each on %d ranks of ep, too many to "
+			       "plan: at most %d choices",
+			       n, c->shape.moe_router_topk, g->ep, CHOICES_MAX);
 	*setting = "run.global_batch_size";
 	for (int pp = 0; pp < st->pp; pp++)
 		if (check_length(st, pp, run_microbatches(&c->run, g->dp), e))

@@ -237,12 +237,12 @@ void moe_dims(struct build *b);
 /* Whether the layer has experts. */
 bool moe_has(const struct build *b);
 /* This rank's part of the output (N, C) for Y, all rows of the norm's. */
-struct buf moe_forward(struct build *b, struct ref y, struct layer_saved *v);
+struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v);
 /*
  * The gradient of the norm's output, this rank's rows, for the mixture's DY
  * (N, C).
  */
-struct buf moe_backward(struct build *b, struct ref dy, struct layer_saved *v);
+struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v);
 
 /* prog_ends.c: the first and the last stage */
 /* Embeddings of DEPTH's ids, positions and dropout included. */

@@ -71,30 +71,30 @@ static struct traffic moe_traffic(const struct op *op)
 {
 	const struct kern_moe_dims *d = op->moe;
 	const int64_t *n = op->n;
-	int64_t R = n[0], out = R * n[1], in = R * n[2];
-	int64_t w = n[1] * n[2] * n[3], gated;
+	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1];
+	int64_t out = rows, in = R * n[2], w = n[1] * n[2] * n[3];
+	int64_t wide = rows << (n[3] == 1), mine = d ? d->M * d->K : 0;
+	int64_t all = d ? d->ranks * mine : 0, map = 4 * all;
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		return (struct traffic){d->N * d->E, d->N * d->K,
+		return (struct traffic){d->ranks * d->M * d->E, all,
 					4 * kern_map_size(d) +
 						16 * MOE_METRICS * has(op, 2)};
 	case OP_ROUTE_BWD:
-		return (struct traffic){2 * d->N * d->E, d->N * d->K,
+		return (struct traffic){2 * d->M * d->E, mine,
 					4 * kern_map_size(d) + 8};
-	case OP_GATHER: return (struct traffic){in + in / n[1], 0, 4 * R};
-	case OP_COMBINE:
-		return (struct traffic){in * (1 + n[1]), 0, 4 * R * n[1]};
+	case OP_GATHER:
+	case OP_COMBINE: return (struct traffic){n[0] * n[2] + in, 0, map};
 	case OP_EXPERTS_FWD:
 	case OP_EXPERTS_BWD_X:
 		return (struct traffic){out + in + w, 0, 4 * n[3]};
 	case OP_EXPERTS_BWD_W:
 		return (struct traffic){out + in, 2 * w, 4 * n[3]};
 	case OP_EXPERT_ACT_FWD:
-		return (struct traffic){out + (out << n[3]), R, 4 * R};
+		return (struct traffic){rows + wide, all, map};
 	case OP_EXPERT_ACT_BWD:
-		gated = out << n[3];
-		return (struct traffic){out + 2 * gated, 2 * R, 4 * R};
+		return (struct traffic){rows + 2 * wide, 2 * all, map};
 	default: return row_traffic(op);
 	}
 }

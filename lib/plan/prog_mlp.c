@@ -94,7 +94,7 @@ void mlp_half(struct build *b, struct stream *s, struct layer_saved *v)
 	s->owned = !b->train;
 	y = gather_rows(b, v->y2);
 	if (moe_has(b))
-		branch = moe_forward(b, buf_ref(&y), v);
+		branch = moe_forward(b, y, v);
 	else
 		branch = mlp_forward(b, &m, buf_ref(&y), &v->fc1, &v->act);
 	gather_free(b, &y, &v->y2);
@@ -128,7 +128,7 @@ void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v)
 
 	if (moe_has(b)) {
 		all = branch_gradient(b, dx, PARTS, SITE_MLP, &mine);
-		dy = moe_backward(b, buf_ref(&all), v);
+		dy = moe_backward(b, all, v);
 		branch_free(b, &all, &mine, dx);
 	} else {
 		dy = dense_backward(b, dx, v);

@@ -4,6 +4,10 @@
  * that all agree without a word; it has a part of each expert's width.  The
  * router's gradient is of this rank's rows alone under sequence parallelism,
  * else of all on every rank: what weight.h calls token_partial.
+ *
+ * The ranks of ep have some experts each.  All gather the rows and logits of
+ * all, route them all, and have what their experts make of them; the sums go
+ * back to whose rows they are.
  */
 #include <math.h>
 #include <stddef.h>
@@ -29,18 +33,33 @@ static double balance(const struct run *r, const char *type)
 	return sum;
 }
 
+/* Tokens of a micro-batch that an expert takes: model-numerics 2.9. */
+static int64_t capacity(const struct build *b)
+{
+	const struct shape *s = &b->in->config->shape;
+	double fair = (double)(b->N * s->moe_router_topk) /
+		      (double)s->num_moe_experts;
+	double most = ceil(fair * s->moe_expert_capacity_factor);
+
+	/* no factor, or one below 0: all; more than all is all, too */
+	if (!(most >= 0) || most > (double)b->N)
+		return 0;
+	return (int64_t)most;
+}
+
 void moe_dims(struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
 	const struct run *r = &b->in->config->run;
 	double z = r->moe_z_loss_coeff, scale = s->moe_router_topk_scaling_factor;
+	const struct grid *g = b->in->grid;
 	struct kern_moe_dims *d;
 
 	if (!s->num_moe_experts)
 		return;
 	d = arena_alloc(b->a, 2, sizeof(*d));
 	*d = (struct kern_moe_dims){
-		.N = b->N,
+		.M = b->N,
 		.T = b->T,
 		.E = s->num_moe_experts,
 		.K = s->moe_router_topk,
@@ -50,7 +69,13 @@ void moe_dims(struct build *b)
 		.aux = balance(r, "aux_loss"),
 		.seq_aux = balance(r, "seq_aux_loss"),
 		.z = isnan(z) ? 0 : z,
+		.ranks = g->ep,
+		.me = b->in->slice->at.ep,
+		.experts = s->num_moe_experts / g->ep,
+		.capacity = capacity(b),
+		.by_position = s->moe_token_drop_policy == DROP_POSITION,
 	};
+	d->first = d->me * d->experts;
 	if (IS_SET(s->moe_router_group_topk)) {
 		d->groups = s->moe_router_num_groups;
 		d->group_topk = s->moe_router_group_topk;
@@ -74,18 +99,30 @@ static const struct kern_moe_dims *dims(const struct build *b)
 	return b->moe + (b->layer >= b->in->config->shape.num_layers);
 }
 
-static int64_t choices(const struct build *b)
+/* All tokens that come here, their choices, and the rows of experts. */
+static int64_t tokens(const struct build *b)
 {
-	return b->moe->N * b->moe->K;
+	return b->moe->ranks * b->moe->M;
 }
 
-/* The parts of a map, see kern.h. */
-enum map_part { MAP_ROW = 1, MAP_FROM, MAP_END };
-
-static struct ref map_part(const struct build *b, const struct buf *map,
-			   enum map_part part)
+static int64_t choices(const struct build *b)
 {
-	return buf_at(map, part * choices(b) * (int64_t)sizeof(int32_t));
+	return tokens(b) * b->moe->K;
+}
+
+static int64_t expert_rows(const struct build *b)
+{
+	return kern_moe_rows(b->moe);
+}
+
+static struct ref map_row(const struct build *b, const struct buf *map)
+{
+	return buf_at(map, choices(b) * (int64_t)sizeof(int32_t));
+}
+
+static struct ref map_end(const struct build *b, const struct buf *map)
+{
+	return buf_at(map, 2 * choices(b) * (int64_t)sizeof(int32_t));
 }
 
 /* An expert's width on this rank, and its fc1's outputs there. */
@@ -107,6 +144,7 @@ static struct mlp shared(const struct build *b)
 			    IS_SET(all) ? all / b->tp : 0};
 }
 
+/* Its flops are those of balanced experts. */
 static void emit_experts(struct build *b, int code, const struct buf *map,
 			 struct ref y, struct ref x, struct ref w, int64_t out,
 			 int64_t in)
@@ -114,35 +152,73 @@ static void emit_experts(struct build *b, int code, const struct buf *map,
 	int kind = code == OP_EXPERTS_FWD     ? KIND_FORWARD
 		   : code == OP_EXPERTS_BWD_X ? KIND_BACKWARD
 					      : KIND_WGRAD;
-	double rows = (double)choices(b);
+	int64_t rows = expert_rows(b), fair = b->moe->M * b->moe->K;
 
-	emit(b, code, kind, REFS(y, x, w, map_part(b, map, MAP_END)),
-	     DIMS(choices(b), out, in, b->moe->E))
-		->flops = 2 * rows * (double)out * (double)in;
+	emit(b, code, kind, REFS(y, x, w, map_end(b, map)),
+	     DIMS(rows, out, in, b->moe->experts))
+		->flops = 2 * (double)(rows < fair ? rows : fair) *
+			  (double)out * (double)in;
 }
 
-/* Rows of X (N, C) to their experts, and the sums of what comes back. */
-static struct buf gather(struct build *b, struct ref x, const struct buf *map,
+/*
+ * This rank's X (N, WIDTH) and those of the other ranks of ep, behind each
+ * other; X itself if it is alone.
+ */
+static struct buf from_all(struct build *b, struct buf x, int64_t width)
+{
+	struct buf all;
+
+	if (b->moe->ranks == 1)
+		return x;
+	all = buf_new(b, FAMILY_COMM, tokens(b) * width);
+	emit_collective(b, PROG_ALL_GATHER, GROUP_EP, TYPE_ELEM, buf_ref(&x),
+			buf_ref(&all), b->N * width);
+	return all;
+}
+
+/* The sum over ep of this rank's part of X (tokens, WIDTH); frees X. */
+static struct buf to_mine(struct build *b, struct buf x, int64_t width,
+			  int type)
+{
+	struct buf mine;
+
+	if (b->moe->ranks == 1)
+		return x;
+	mine = type == TYPE_SUM ? buf_sums(b, FAMILY_ACT, b->N * width)
+				: buf_new(b, FAMILY_ACT, b->N * width);
+	emit_collective(b, PROG_REDUCE_SCATTER, GROUP_EP, type, buf_ref(&x),
+			buf_ref(&mine), b->N * width);
+	buf_free(b, &x);
+	return mine;
+}
+
+/* This rank's rows X (N, C), and those of ep, to the experts. */
+static struct buf gather(struct build *b, struct buf x, const struct buf *map,
 			 int kind)
 {
-	struct buf y = buf_new(b, FAMILY_ACT, choices(b) * b->C);
+	struct buf all = from_all(b, x, b->C);
+	struct buf y = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 
 	emit(b, OP_GATHER, kind,
-	     REFS(buf_ref(&y), x, map_part(b, map, MAP_FROM)),
-	     DIMS(choices(b), b->moe->K, b->C));
+	     REFS(buf_ref(&y), buf_ref(&all), map_row(b, map)),
+	     DIMS(tokens(b), b->moe->K, b->C))
+		->moe = b->moe;
+	gather_free(b, &all, &x);
 	return y;
 }
 
+/* And the sums of what comes back, of this rank's rows; frees X. */
 static struct buf combine(struct build *b, struct buf *x,
 			  const struct buf *map, int kind)
 {
-	struct buf y = buf_new(b, FAMILY_ACT, b->N * b->C);
+	struct buf y = buf_new(b, FAMILY_ACT, tokens(b) * b->C);
 
 	emit(b, OP_COMBINE, kind,
-	     REFS(buf_ref(&y), buf_ref(x), map_part(b, map, MAP_ROW)),
-	     DIMS(b->N, b->moe->K, b->C));
+	     REFS(buf_ref(&y), buf_ref(x), map_row(b, map)),
+	     DIMS(tokens(b), b->moe->K, b->C))
+		->moe = b->moe;
 	buf_free(b, x);
-	return y;
+	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
 /* A new X + Y, (ROWS, C); frees both. */
@@ -162,19 +238,22 @@ static struct buf sum_of(struct build *b, struct buf *x, struct buf *y,
 static void route(struct build *b, struct ref y, struct layer_saved *v)
 {
 	const struct kern_moe_dims *d = dims(b);
+	struct buf all;
 	struct ref stat = {offsetof(struct kern_scalars, metrics[METRIC_MOE]),
 			   FAMILY_HOST};
 
-	v->logits = buf_new(b, FAMILY_ACT, d->N * d->E);
+	v->logits = buf_new(b, FAMILY_ACT, d->M * d->E);
 	linear_forward(b, buf_ref(&v->logits), y, PART_ROUTER_W, PART_ROUTER_B,
 		       d->E, b->C);
 	v->prob = buf_sums(b, FAMILY_ACT, choices(b));
 	v->map = buf_bytes(b, FAMILY_ACT, 4 * kern_map_size(d));
+	all = from_all(b, v->logits, d->E);
 	emit(b, OP_ROUTE_FWD, KIND_FORWARD,
 	     REFS(buf_ref(&v->prob), buf_ref(&v->map),
-		  b->in->slice->at.tp ? NO_REF : stat, buf_ref(&v->logits)),
+		  b->in->slice->at.tp ? NO_REF : stat, buf_ref(&all)),
 	     NULL, 0)
 		->moe = d;
+	gather_free(b, &all, &v->logits);
 	forget(b, &v->logits);
 }
 
@@ -187,29 +266,30 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 	     code == OP_EXPERT_ACT_FWD ? KIND_FORWARD : KIND_BACKWARD, refs,
 	     count,
 	     DIMS(choices(b), width(b), s->activation_func,
-		  s->gated_linear_unit));
+		  s->gated_linear_unit))
+		->moe = b->moe;
 }
 
-struct buf moe_forward(struct build *b, struct ref y, struct layer_saved *v)
+struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v)
 {
 	const struct mlp m = shared(b);
 	struct buf rows, out, other;
 
-	route(b, y, v);
+	route(b, buf_ref(&y), v);
 	rows = gather(b, y, &v->map, KIND_FORWARD);
-	v->fc1 = buf_new(b, FAMILY_ACT, choices(b) * fc1_width(b));
+	v->fc1 = buf_new(b, FAMILY_ACT, expert_rows(b) * fc1_width(b));
 	emit_experts(b, OP_EXPERTS_FWD, &v->map, buf_ref(&v->fc1),
 		     buf_ref(&rows),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC1_W, b->layer),
 		     fc1_width(b), b->C);
 	buf_free(b, &rows);
-	v->act = buf_new(b, FAMILY_ACT, choices(b) * width(b));
+	v->act = buf_new(b, FAMILY_ACT, expert_rows(b) * width(b));
 	emit_act(b, OP_EXPERT_ACT_FWD,
 		 REFS(buf_ref(&v->act), buf_ref(&v->fc1), buf_ref(&v->prob),
-		      map_part(b, &v->map, MAP_FROM)));
+		      map_row(b, &v->map)));
 	forget(b, &v->fc1);
 	forget(b, &v->prob);
-	rows = buf_new(b, FAMILY_ACT, choices(b) * b->C);
+	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 	emit_experts(b, OP_EXPERTS_FWD, &v->map, buf_ref(&rows),
 		     buf_ref(&v->act),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
@@ -219,12 +299,13 @@ struct buf moe_forward(struct build *b, struct ref y, struct layer_saved *v)
 	forget(b, &v->map);
 	if (!m.width)
 		return out;
-	other = mlp_forward(b, &m, y, &v->shared_fc1, &v->shared_act);
+	other = mlp_forward(b, &m, buf_ref(&y), &v->shared_fc1,
+			    &v->shared_act);
 	return sum_of(b, &out, &other, b->N, KIND_FORWARD);
 }
 
 /* The gradient of the experts' fc1, and of the probabilities of all tp. */
-static struct buf experts_output(struct build *b, struct ref dy,
+static struct buf experts_output(struct build *b, struct buf dy,
 				 struct layer_saved *v, struct buf *dprob)
 {
 	struct buf dout = gather(b, dy, &v->map, KIND_BACKWARD), dact, dfc1;
@@ -233,29 +314,30 @@ static struct buf experts_output(struct build *b, struct ref dy,
 		     param_ref(b, FAMILY_GRAD, PART_EXPERT_FC2_W, b->layer),
 		     buf_ref(&dout), buf_ref(&v->act), b->C, width(b));
 	buf_free(b, &v->act);
-	dact = buf_new(b, FAMILY_ACT, choices(b) * width(b));
+	dact = buf_new(b, FAMILY_ACT, expert_rows(b) * width(b));
 	emit_experts(b, OP_EXPERTS_BWD_X, &v->map, buf_ref(&dact),
 		     buf_ref(&dout),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
 	buf_free(b, &dout);
-	dfc1 = buf_new(b, FAMILY_ACT, choices(b) * fc1_width(b));
+	dfc1 = buf_new(b, FAMILY_ACT, expert_rows(b) * fc1_width(b));
 	*dprob = buf_sums(b, FAMILY_ACT, choices(b));
 	emit_act(b, OP_EXPERT_ACT_BWD,
 		 REFS(buf_ref(&dfc1), buf_ref(dprob), buf_ref(&dact),
 		      buf_ref(&v->fc1), buf_ref(&v->prob),
-		      map_part(b, &v->map, MAP_FROM)));
+		      map_row(b, &v->map)));
 	buf_free(b, &dact);
 	buf_free(b, &v->fc1);
 	buf_free(b, &v->prob);
+	*dprob = to_mine(b, *dprob, b->moe->K, TYPE_SUM);
 	if (b->tp > 1)
 		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_SUM, buf_ref(dprob),
-				buf_ref(dprob), choices(b));
+				buf_ref(dprob), b->N * b->moe->K);
 	return dfc1;
 }
 
 /* This rank's part of the gradient of Y; frees DFC1. */
-static struct buf experts_input(struct build *b, struct buf *dfc1, struct ref y,
+static struct buf experts_input(struct build *b, struct buf *dfc1, struct buf y,
 				struct layer_saved *v)
 {
 	struct buf rows = gather(b, y, &v->map, KIND_WGRAD);
@@ -264,7 +346,7 @@ static struct buf experts_input(struct build *b, struct buf *dfc1, struct ref y,
 		     param_ref(b, FAMILY_GRAD, PART_EXPERT_FC1_W, b->layer),
 		     buf_ref(dfc1), buf_ref(&rows), fc1_width(b), b->C);
 	buf_free(b, &rows);
-	rows = buf_new(b, FAMILY_ACT, choices(b) * b->C);
+	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 	emit_experts(b, OP_EXPERTS_BWD_X, &v->map, buf_ref(&rows),
 		     buf_ref(dfc1),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC1_W, b->layer),
@@ -278,7 +360,7 @@ static struct buf router_input(struct build *b, struct buf *dprob,
 			       struct layer_saved *v)
 {
 	const struct kern_moe_dims *d = dims(b);
-	struct buf all = buf_new(b, FAMILY_ACT, d->N * d->E), dy;
+	struct buf all = buf_new(b, FAMILY_ACT, d->M * d->E), dy;
 	struct ref coef = {offsetof(struct kern_scalars, moe_coef),
 			   FAMILY_HOST};
 	struct ref mine = buf_part(b, &all, b->first_row * d->E);
@@ -307,16 +389,16 @@ static struct buf router_input(struct build *b, struct buf *dprob,
 	return dy;
 }
 
-struct buf moe_backward(struct build *b, struct ref dy, struct layer_saved *v)
+struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v)
 {
 	const struct mlp m = shared(b);
 	struct buf dprob, dfc1, dact, all, part, own;
 
 	dfc1 = experts_output(b, dy, v, &dprob);
 	all = gather_rows(b, v->y2);
-	part = experts_input(b, &dfc1, buf_ref(&all), v);
+	part = experts_input(b, &dfc1, all, v);
 	if (m.width) {
-		dact = mlp_output(b, &m, dy, &v->shared_act);
+		dact = mlp_output(b, &m, buf_ref(&dy), &v->shared_act);
 		dfc1 = mlp_act(b, &m, &dact, &v->shared_fc1);
 		mlp_weight(b, &m, buf_ref(&dfc1), buf_ref(&all));
 		own = mlp_input(b, &m, &dfc1);
