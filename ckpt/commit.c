@@ -19,7 +19,7 @@
 
 enum { STALE_SECONDS = 3600 };
 
-static const char *const folders[] = {"model", "optim"};
+static const char *const folders[] = {"model", "experts", "optim"};
 enum { FOLDERS = sizeof(folders) / sizeof(*folders) };
 
 static void tell(const struct commit *c, const char *fmt, ...)

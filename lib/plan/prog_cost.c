@@ -73,7 +73,7 @@ static struct traffic moe_traffic(const struct op *op)
 	const int64_t *n = op->n;
 	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1];
 	int64_t out = rows, in = R * n[2], w = n[1] * n[2] * n[3];
-	int64_t wide = rows << (n[3] == 1), mine = d ? d->M * d->K : 0;
+	int64_t mine = d ? d->M * d->K : 0;
 	int64_t all = d ? d->ranks * mine : 0, map = 4 * all;
 
 	switch (op->code) {
@@ -92,9 +92,10 @@ static struct traffic moe_traffic(const struct op *op)
 	case OP_EXPERTS_BWD_W:
 		return (struct traffic){out + in, 2 * w, 4 * n[3]};
 	case OP_EXPERT_ACT_FWD:
-		return (struct traffic){rows + wide, all, map};
+		return (struct traffic){rows + (rows << n[3]), all, map};
 	case OP_EXPERT_ACT_BWD:
-		return (struct traffic){rows + 2 * wide, 2 * all, map};
+		return (struct traffic){rows + (rows << n[3] << 1), 2 * all,
+					map};
 	default: return row_traffic(op);
 	}
 }
