@@ -38,8 +38,7 @@ static int open_reshard(struct reshard *r, struct err *e)
 		return -1;
 	for (int i = 0; i < ROLES; i++)
 		r->role[i] = (struct items_role){x->has[i], x->dtype[i], NULL};
-	r->files = arena_alloc(&r->arena,
-			       CKPT_FILES * (size_t)r->grid->world,
+	r->files = arena_alloc(&r->arena, CKPT_FILES * (size_t)r->grid->world,
 			       sizeof(*r->files));
 	r->buffer = arena_alloc(&r->arena, PACK_BYTES, 1);
 	return stages_build(&r->stages, &r->target->place, &r->target->shape,

@@ -188,9 +188,9 @@ void K(expert_act_fwd)(struct queue *q, void *y, const void *x,
 ALWAYS_INLINE REAL prob_slope(const REAL *dy, const REAL *x, const REAL *up,
 			      int64_t F, enum kern_act act)
 {
-	return (REAL)LANES_SUM(i, F,
-			       (double)(dy[i] * act_value(x[i], act) *
-					(up ? up[i] : 1)));
+	return (REAL)LANES_SUM(
+		i, F,
+		(double)(dy[i] * act_value(x[i], act) * (up ? up[i] : 1)));
 }
 
 void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
@@ -210,8 +210,8 @@ void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
 		*dp = 0;
 		if (row[n] < 0)
 			continue;
-#define CALL(act_)                                  \
-	*dp = prob_slope(dyr, xr, up, F, act_);     \
+#define CALL(act_)                              \
+	*dp = prob_slope(dyr, xr, up, F, act_); \
 	bwd_row(dxr, gated ? dxr + F : NULL, dyr, xr, up, F, act_)
 		EACH_ACT(act, CALL)
 #undef CALL

@@ -328,8 +328,7 @@ struct kern {
 	 */
 	void (*route_bwd)(struct queue *q, void *dlogits, const void *dprob,
 			  const void *logits, const int32_t *map,
-			  const double *coef,
-			  const struct kern_moe_dims *dims);
+			  const double *coef, const struct kern_moe_dims *dims);
 	/* y (R, C): row row[n, k], if there is one, = row n of x (N, C). */
 	void (*gather)(struct queue *q, void *y, const void *x,
 		       const int32_t *row, int64_t N, int64_t K, int64_t C);

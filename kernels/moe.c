@@ -147,9 +147,8 @@ static void chosen_probs(const struct token *t, double *p,
 }
 
 /* Rows LO .. HI: experts and probabilities; each sample's load is counted. */
-static void route_rows(REAL *prob, const struct kern_map *m,
-		       const REAL *logits, int64_t lo, int64_t hi,
-		       const struct kern_moe_dims *d)
+static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
+		       int64_t lo, int64_t hi, const struct kern_moe_dims *d)
 {
 	double p[KERN_EXPERTS];
 	int32_t free[KERN_EXPERTS];
@@ -196,7 +195,7 @@ static int64_t local(const struct kern_map *m, int64_t i,
 
 /* An expert that gets too many tokens, and what its last one is worth. */
 struct full {
-	uint64_t lo, hi; /* the capacity's probability is in lo .. hi */
+	uint64_t lo, hi;  /* the capacity's probability is in lo .. hi */
 	int64_t at_least; /* choices worth the middle or more */
 };
 
@@ -344,8 +343,8 @@ static int64_t most_chosen(const struct kern_map *m,
 	return most;
 }
 
-static void add_stat(double *stat, const struct kern_map *m,
-		     const REAL *logits, const struct kern_moe_dims *d)
+static void add_stat(double *stat, const struct kern_map *m, const REAL *logits,
+		     const struct kern_moe_dims *d)
 {
 	const REAL *mine = logits + d->me * d->M * d->E;
 	double part[RUNS][2] = {{0}};
@@ -358,8 +357,8 @@ static void add_stat(double *stat, const struct kern_map *m,
 		stat[MOE_AUX] += part[i][0];
 		stat[MOE_Z] += part[i][1];
 	}
-	stat[MOE_LOAD] += (double)(most_chosen(m, d) * d->E) /
-			  (double)(d->M * d->K);
+	stat[MOE_LOAD] +=
+		(double)(most_chosen(m, d) * d->E) / (double)(d->M * d->K);
 	stat[MOE_COUNT]++;
 }
 
@@ -381,9 +380,8 @@ void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
 }
 
 /* DX += of the chosen experts' probabilities, whose gradient is DPROB. */
-static void probs_backward(double *dx, const struct token *t,
-			   const REAL *dprob, const int32_t *expert,
-			   const struct kern_moe_dims *d)
+static void probs_backward(double *dx, const struct token *t, const REAL *dprob,
+			   const int32_t *expert, const struct kern_moe_dims *d)
 {
 	bool soft = d->score == KERN_SOFTMAX, one = !soft && d->K == 1;
 	double p[KERN_EXPERTS], dot = 0, sum = 1e-20;
@@ -491,14 +489,14 @@ void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
 }
 
 /* Call PRODUCT with the rows LO .. LO + ROWS of each expert e. */
-#define EACH_EXPERT(PRODUCT)                                           \
-	for (int64_t e = 0; e < experts; e++) {                        \
-		int64_t lo = e ? end[e - 1] : 0, rows = end[e] - lo;   \
-		REAL *we = (REAL *)w + e * out * in;                   \
+#define EACH_EXPERT(PRODUCT)                                                \
+	for (int64_t e = 0; e < experts; e++) {                             \
+		int64_t lo = e ? end[e - 1] : 0, rows = end[e] - lo;        \
+		REAL *we = (REAL *)w + e * out * in;                        \
 		REAL *xe = (REAL *)x + lo * in, *ye = (REAL *)y + lo * out; \
-                                                                       \
-		if (rows)                                              \
-			PRODUCT;                                       \
+                                                                            \
+		if (rows)                                                   \
+			PRODUCT;                                            \
 	}
 
 void K(experts_fwd)(struct queue *q, void *y, const void *x, const void *w,

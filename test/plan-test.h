@@ -40,17 +40,22 @@ static inline bool plan_config(struct config *c, const char *file,
 }
 
 /* Multi-token prediction on a stage of its own: with 4 stages. */
-#define DEPTHS_ALONE                                    \
+#define DEPTHS_ALONE                                   \
 	"shape.mtp_num_layers=2 place.pipeline_model_" \
 	"parallel_layout=\"Etttt|tttt|mm|L\""
 
 /* Mixtures of experts; and with a shared one, in every second layer. */
-#define EXPERTS                                             \
+#define EXPERTS                                                \
 	"shape.num_moe_experts=4 shape.add_bias_linear=false " \
 	"run.moe_aux_loss_coeff=0.01"
-#define EXPERTS_SHARED                                      \
+#define EXPERTS_SHARED                                           \
 	EXPERTS " shape.moe_shared_expert_intermediate_size=48 " \
 		"shape.moe_layer_freq=2"
+
+/* Experts on two ranks, with room for less than what comes. */
+#define EXPERTS_APART                                         \
+	EXPERTS_SHARED " place.expert_model_parallel_size=2 " \
+		       "shape.moe_expert_capacity_factor=0.75"
 
 /* One layout of the grid. */
 struct plan_case {

@@ -17,7 +17,7 @@ static void make_case(int i)
 		.T = T,
 		.E = E,
 		.K = i == 5 ? 1 : TOPK,
-		.score = i < 3 ? KERN_SOFTMAX
+		.score = i < 3	 ? KERN_SOFTMAX
 			 : i < 6 ? KERN_SIGMOID
 				 : KERN_SQRTSOFTPLUS,
 		.pre = i == 1,

@@ -9,13 +9,15 @@
 #include "lib/plan/flops.h"
 #include "lib/plan/show.h"
 
-/* Elements of the pieces of P that count, by stage. */
+/* Elements of the pieces of P that count, of no other rank, by stage. */
 static void count_pieces(const struct plan *p, int64_t *stage)
 {
 	for (int i = 0; i < p->slice.params; i++) {
 		const struct param *x = &p->slice.param[i];
 		int s = x->chunk * p->stages.pp + p->slice.at.pp;
 
+		if (p->slice.flat[x->cls].d)
+			continue;
 		for (int k = 0; k < x->pieces; k++) {
 			const struct piece *y =
 				&p->slice.piece[x->first_piece + k];
@@ -60,10 +62,9 @@ static void check_every_rank(const struct plan_case *x, const struct config *c,
 		assert_memory_equal(got.bytes, want->bytes, sizeof(got.bytes));
 		assert_memory_equal(got.flops, want->flops, sizeof(got.flops));
 		assert_memory_equal(got.comm, want->comm, sizeof(got.comm));
-		if (p.slice.at.dp == 0) {
-			count_pieces(&p, parameters);
+		count_pieces(&p, parameters);
+		if (p.slice.at.dp == 0)
 			count_flops(&p, flops);
-		}
 	}
 	for (int i = 0; i < s.stages.count; i++) {
 		const struct sum_stage *st = &s.stage[i];
@@ -83,6 +84,7 @@ static void test_one_rank_stands_for_all(void **state)
 		    150);
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_every_rank) > 10);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_every_rank) > 100);
+	assert_true(plan_grid(8, EXPERTS_APART, check_every_rank) > 30);
 }
 
 /*

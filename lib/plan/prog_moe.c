@@ -51,7 +51,8 @@ void moe_dims(struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
 	const struct run *r = &b->in->config->run;
-	double z = r->moe_z_loss_coeff, scale = s->moe_router_topk_scaling_factor;
+	double z = r->moe_z_loss_coeff,
+	       scale = s->moe_router_topk_scaling_factor;
 	const struct grid *g = b->in->grid;
 	struct kern_moe_dims *d;
 
@@ -208,8 +209,8 @@ static struct buf gather(struct build *b, struct buf x, const struct buf *map,
 }
 
 /* And the sums of what comes back, of this rank's rows; frees X. */
-static struct buf combine(struct build *b, struct buf *x,
-			  const struct buf *map, int kind)
+static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
+			  int kind)
 {
 	struct buf y = buf_new(b, FAMILY_ACT, tokens(b) * b->C);
 
@@ -262,9 +263,8 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 {
 	const struct shape *s = &b->in->config->shape;
 
-	emit(b, code,
-	     code == OP_EXPERT_ACT_FWD ? KIND_FORWARD : KIND_BACKWARD, refs,
-	     count,
+	emit(b, code, code == OP_EXPERT_ACT_FWD ? KIND_FORWARD : KIND_BACKWARD,
+	     refs, count,
 	     DIMS(choices(b), width(b), s->activation_func,
 		  s->gated_linear_unit))
 		->moe = b->moe;
@@ -299,8 +299,7 @@ struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v)
 	forget(b, &v->map);
 	if (!m.width)
 		return out;
-	other = mlp_forward(b, &m, buf_ref(&y), &v->shared_fc1,
-			    &v->shared_act);
+	other = mlp_forward(b, &m, buf_ref(&y), &v->shared_fc1, &v->shared_act);
 	return sum_of(b, &out, &other, b->N, KIND_FORWARD);
 }
 

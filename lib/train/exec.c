@@ -372,12 +372,12 @@ static bool run_moe(const struct kern *k, const struct op *op,
 			       n[3]);
 		return true;
 	case OP_EXPERTS_BWD_X:
-		k->experts_bwd_x(a->q, p[0], p[1], p[2], p[3], n[0], n[1],
-				 n[2], n[3]);
+		k->experts_bwd_x(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
+				 n[3]);
 		return true;
 	case OP_EXPERTS_BWD_W:
-		k->experts_bwd_w(a->q, p[0], p[1], p[2], p[3], n[0], n[1],
-				 n[2], n[3]);
+		k->experts_bwd_w(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
+				 n[3]);
 		return true;
 	case OP_EXPERT_ACT_FWD:
 		k->expert_act_fwd(a->q, p[0], p[1], p[2], p[3], n[0], n[1],
@@ -435,8 +435,7 @@ static void run_kern(struct exec *x, const struct op *op)
 		a.attn.drop = a.drop;
 	}
 	done = run_forward(x->kern, op, &a) || run_backward(x->kern, op, &a) ||
-	       run_moe(x->kern, op, &a) ||
-	       run_flat(x->kern, op, &a, scalars);
+	       run_moe(x->kern, op, &a) || run_flat(x->kern, op, &a, scalars);
 	assert(done);
 }
 
