@@ -188,7 +188,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		"wrong.\nINPUT: a file, a folder (every *.cfg below it; "
 		"with --from megatron *.yaml,\n*.sh and the like, with "
 		"--from hf config.json), - (standard input) or @LIST\n"
-		"(a file that names one input a line).",
+		"(a file that names one input a line).\n"
+		"cfg-finalize diff A B compares two configs: diff --help.",
 		opts};
 
 	return cli_parse(&cli, argc, argv, first, found, e);
