@@ -102,6 +102,20 @@ is "another GPU" "$rc" 0
 like "with its own memory" "$out" "GPU a100-80g with 80.0G"
 like "which was not measured" "$out" "times on a100-80g were not measured"
 
+# Two GPUs: in the order of the measured steps (test/data/h200-steps.tsv)
+order() { # SETS...: which of dp, pp and tp 2 comes first, second, third
+	cfg-finalize --suggest --json --world 2 etc/gpt2-124M.cfg "${gpu[@]}" "$@" |
+		jq -r '[.placements[] | select(.cp == 1)] | sort_by(.step_seconds) |
+			map(if .dp == 2 then "dp" elif .pp == 2 then "pp" else "tp" end) |
+			reduce .[] as $x ([]; if index($x) then . else . + [$x] end) | join(" ")'
+}
+is "GPT-2 1.7B on two GPUs" "$(order --set shape.num_layers=48 \
+	--set shape.hidden_size=1664 --set shape.ffn_hidden_size=6656 \
+	--set shape.num_attention_heads=26 --set run.global_batch_size=32)" "dp pp tp"
+is "GPT-2 350M on two GPUs" "$(order --set shape.num_layers=24 \
+	--set shape.hidden_size=1024 --set shape.ffn_hidden_size=4096 \
+	--set shape.num_attention_heads=16 --set run.global_batch_size=64)" "dp pp tp"
+
 # None
 run cfg-finalize --suggest --world 8 --gpu-memory 8G etc/llama3-8B.cfg \
 	--set run.global_batch_size=64
