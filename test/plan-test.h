@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "lib/plan/place.h"
 #include "lib/plan/plan.h"
 
 #define LLAMA "test/data/stage/llama.cfg"
@@ -40,9 +41,30 @@ static inline bool plan_config(struct config *c, const char *file,
 }
 
 /* Multi-token prediction on a stage of its own: with 4 stages. */
-#define DEPTHS_ALONE                                    \
+#define DEPTHS_ALONE                                   \
 	"shape.mtp_num_layers=2 place.pipeline_model_" \
 	"parallel_layout=\"Etttt|tttt|mm|L\""
+
+/*
+ * FLOPs of forward and backward on SAMPLES samples of a dense model, by
+ * Megatron's formula (num_floating_point_operations): products only, causal
+ * attention halved, the head over PADDED_VOCAB columns, no recompute.
+ */
+static inline double flops_model(const struct shape *s, int64_t padded_vocab,
+				 int64_t samples)
+{
+	double h = (double)s->hidden_size, t = (double)s->seq_length;
+	double q = (double)(s->num_attention_heads * s->kv_channels);
+	double qkv = (double)shape_qkv_rows(s);
+	double f = (double)s->ffn_hidden_size;
+	double gate = s->gated_linear_unit ? 3 : 2;
+	double token =
+		(double)s->num_layers * (gate * h * f + h * qkv + q * h) +
+		h * (double)padded_vocab;
+	double sample = 6 * t * token + 6 * t * t * q * (double)s->num_layers;
+
+	return sample * (double)samples;
+}
 
 /* One layout of the grid. */
 struct plan_case {

@@ -13,7 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
 #include "lib/base/version.h"
-#include "lib/plan/flops.h"
+#include "lib/plan/estimate.h"
 #include "lib/train/data.h"
 #include "lib/train/device_choice.h"
 #include "lib/train/metrics.h"
@@ -212,9 +212,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		l->trainer.consumed_samples - later * c->run.global_batch_size;
 	double tokens =
 		(double)(c->run.global_batch_size * c->shape.seq_length);
-	double flops = flops_model(
-		&c->shape, place_padded_vocab(&c->place, c->shape.vocab_size),
-		c->run.global_batch_size);
+	double flops = estimate_flops(c);
 	struct metrics_row row = {
 		.step = r->step,
 		.loss = r->loss,
