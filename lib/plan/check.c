@@ -205,7 +205,7 @@ static const struct check table[] = {
 {"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
-{"served-positions", WARNING, "train-worker runs learned positions and unscaled rope on every layer, so far"},
+{"served-positions", WARNING, "train-worker does not scale the positions of multi_latent_attention yet"},
 {"served-mup", WARNING, "train-worker runs no muP yet"},
 {"served-context", WARNING, "train-worker runs no context or expert parallelism yet"},
 {"served-sharding", WARNING, "train-worker shards only optimizer state (ZeRO-1) so far"},

@@ -8,6 +8,7 @@
 
 #include "kernels/attn_plan.h"
 #include "lib/plan/prog_build.h"
+#include "lib/plan/rope.h"
 
 /* Scratch of the CPU's reductions, at most. */
 #define SCRATCH_BYTES ((int64_t)4 << 20)
@@ -324,13 +325,6 @@ int64_t prog_attn_scratch(const struct config *c,
 				 : kern_attn_scratch(d, elem));
 }
 
-int64_t prog_rope_half(const struct shape *s)
-{
-	if (s->position_embedding_type != POS_ROPE)
-		return 0;
-	return (int64_t)((double)s->kv_channels * s->rotary_percent) / 2;
-}
-
 int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
 {
 	int64_t bytes = elements * (int64_t)spec_param_bytes(&c->spec);
@@ -431,8 +425,8 @@ static void set_families(struct build *b)
 					FAMILY_HOST};
 	}
 	p->rope = NO_REF;
-	p->rope_half = prog_rope_half(s);
-	if (s->position_embedding_type == POS_ROPE) {
+	p->rope_half = rope_pairs(s);
+	if (p->rope_half) {
 		struct buf table =
 			buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first half of a layer: x += attn(norm(x)). */
 #include "lib/plan/prog_build.h"
+#include "lib/plan/rope.h"
 
 static int64_t qkv_width(const struct build *b)
 {
@@ -11,7 +12,8 @@ static void emit_rope(struct build *b, struct ref qkv, bool backward)
 {
 	struct op *op;
 
-	if (b->out->rope.family < 0)
+	if (b->out->rope.family < 0 ||
+	    !rope_turns(&b->in->config->shape, b->layer))
 		return;
 	op = emit(b, OP_ROPE, backward ? KIND_BACKWARD : KIND_FORWARD,
 		  REFS(qkv, b->out->rope),

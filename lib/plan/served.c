@@ -252,10 +252,6 @@ int config_unserved(const struct config *c, struct report *r)
 	size_t before = report_count(r, WARNING);
 
 	judge_all(c, judge_served, r);
-	if (c->shape.position_embedding_type != POS_LEARNED &&
-	    c->shape.position_embedding_type != POS_ROPE)
-		UNSERVED("served-positions", shape, position_embedding_type,
-			 "only learned_absolute and rope are run so far");
 	if (c->place.data_parallel_sharding_strategy > SHARD_OPTIM)
 		UNSERVED("served-sharding", place,
 			 data_parallel_sharding_strategy,
