@@ -210,8 +210,8 @@ static void backward(struct build *b)
 		depth_backward(b, v);
 	if (st->final_norm) {
 		dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
-		norm_input(b, &dx, NO_REF, &v->dh[0], PART_FINAL_NORM_W,
-			   PART_FINAL_NORM_B, &v->last);
+		norm_input(b, b->norm, &dx, NO_REF, &v->dh[0],
+			   PART_FINAL_NORM_W, PART_FINAL_NORM_B, &v->last);
 		layers_backward(b, v, &dx);
 		return;
 	}
@@ -342,7 +342,7 @@ static void set_dims(struct build *b)
 	const struct run *r = &b->in->config->run;
 	const struct grid *g = b->in->grid;
 	const struct slice *slice = b->in->slice;
-	struct kern_norm_dims *norm = arena_alloc(b->a, 1, sizeof(*norm));
+	struct kern_norm_dims *norm = arena_alloc(b->a, 3, sizeof(*norm));
 	struct kern_attn_dims *attn = arena_alloc(b->a, 1, sizeof(*attn));
 
 	b->tp = g->tp;
@@ -367,8 +367,14 @@ static void set_dims(struct build *b)
 		.zero_centered = s->layernorm_zero_centered_gamma,
 		.eps = s->layernorm_epsilon,
 	};
+	norm[1] = norm[2] = norm[0];
+	norm[1].N = b->N * b->H;
+	norm[2].N = b->N * b->G;
+	norm[1].C = norm[2].C = b->D;
 	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	b->norm = norm;
+	b->qnorm = &norm[1];
+	b->knorm = &norm[2];
 	b->attn = attn;
 }
 
