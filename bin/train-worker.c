@@ -153,8 +153,15 @@ static int read_config(const char *file, const struct options *o,
 	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
 	if (!*m)
 		return -1;
+	if (c->spec.device == (*m)->device)
+		return 0;
+	/* The device that was found may run less than the one assumed. */
 	c->spec.device = (*m)->device;
-	return 0;
+	if (!config_unserved(c, &r))
+		return 0;
+	return err_set(e, CODE_CONFIG, "'%s' on %s: %s", file,
+		       (*m)->device == DEVICE_CUDA ? "a GPU" : "CPUs",
+		       r.list[r.count - 1].message);
 }
 
 static int end(struct boot *boot, const struct err *e)

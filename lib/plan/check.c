@@ -202,7 +202,7 @@ static const struct check table[] = {
 /* what train-worker does not run yet */
 {"served-mtp", WARNING, "train-worker runs no mtp_detach_heads and mtp_hsm yet"},
 {"served-experts", WARNING, "train-worker runs no mixture of experts yet"},
-{"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
+{"served-attention", WARNING, "train-worker runs softmax attention so far: no norms of length 1, sinks, gates, latent or linear attention, heterogeneous layers; windows on CPUs only"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
 {"served-positions", WARNING, "train-worker does not scale the positions of multi_latent_attention yet"},

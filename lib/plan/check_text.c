@@ -290,7 +290,7 @@ static const struct check_text table[] = {
 {"served-activation", "shape.glu_linear_offset shape.activation_func_clamp_value", "glu_linear_offset = 1.0;", "glu_linear_offset = 0.0;",
 	"train-worker's activations have neither offset nor limit, and leaving them out would be another model."},
 {"served-attention", "shape.qk_l2_norm shape.window_size shape.softmax_type shape.attention_output_gate shape.multi_latent_attention shape.experimental_attention_variant shape.heterogeneous_block_specs", "qk_l2_norm = true;", "no qk_l2_norm",
-	"train-worker's kernels compute plain causal softmax attention with grouped queries; anything else would be another model."},
+	"train-worker's kernels compute causal softmax attention with grouped queries, and on CPUs within a window; anything else would be another model."},
 {"served-batch", "run.decrease_batch_size_if_needed run.step_batch_size_schedule run.eval_global_batch_size", "decrease_batch_size_if_needed = true;", "decrease_batch_size_if_needed = false;",
 	"The program of a step is planned for one number of micro-batches."},
 {"served-checkpoint", "run.save_retain_interval run.ckpt_step", "save_retain_interval = 4;", "no save_retain_interval",

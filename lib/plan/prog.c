@@ -343,7 +343,7 @@ static void set_dims(struct build *b)
 	const struct grid *g = b->in->grid;
 	const struct slice *slice = b->in->slice;
 	struct kern_norm_dims *norm = arena_alloc(b->a, 3, sizeof(*norm));
-	struct kern_attn_dims *attn = arena_alloc(b->a, 1, sizeof(*attn));
+	struct kern_attn_dims *attn = arena_alloc(b->a, 2, sizeof(*attn));
 
 	b->tp = g->tp;
 	b->sp = b->in->config->place.sequence_parallel && g->tp > 1;
@@ -375,7 +375,11 @@ static void set_dims(struct build *b)
 	b->norm = norm;
 	b->qnorm = &norm[1];
 	b->knorm = &norm[2];
-	b->attn = attn;
+	attn[1] = attn[0];
+	if (s->window_size.count && s->window_size.item[0] >= 0)
+		attn[1].window = s->window_size.item[0] + 1;
+	b->attn[0] = &attn[0];
+	b->attn[1] = &attn[1];
 }
 
 static int64_t host_room(struct prog *p, int64_t bytes)
@@ -438,8 +442,8 @@ static void set_families(struct build *b)
 
 		p->rope = buf_ref(&table);
 	}
-	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
-				    prog_attn_scratch(b->in->config, b->attn));
+	b->attn_scratch = buf_bytes(
+		b, FAMILY_ACT, prog_attn_scratch(b->in->config, b->attn[0]));
 	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
 				    rows > slice->elements ? rows
 							   : slice->elements);

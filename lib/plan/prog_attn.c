@@ -8,25 +8,34 @@ static int64_t qkv_width(const struct build *b)
 	return (b->H + 2 * b->G) * b->D;
 }
 
+static const struct shape *shape_of(const struct build *b)
+{
+	return &b->in->config->shape;
+}
+
+static const struct kern_attn_dims *attn_dims(const struct build *b)
+{
+	return b->attn[shape_window(shape_of(b), b->layer) > 0];
+}
+
 static void emit_rope(struct build *b, struct ref qkv, bool backward)
 {
 	struct op *op;
 
-	if (b->out->rope.family < 0 ||
-	    !rope_turns(&b->in->config->shape, b->layer))
+	if (b->out->rope.family < 0 || !rope_turns(shape_of(b), b->layer))
 		return;
 	op = emit(b, OP_ROPE, backward ? KIND_BACKWARD : KIND_FORWARD,
 		  REFS(qkv, b->out->rope),
-		  DIMS(b->out->rope_half,
-		       b->in->config->shape.rotary_interleaved));
-	op->attn = b->attn;
+		  DIMS(b->out->rope_half, shape_of(b)->rotary_interleaved));
+	op->attn = attn_dims(b);
 	op->flag = backward;
 }
 
-/* Half of the products that causal attention needs: N * T * H * D. */
+/* PRODUCTS of two FLOPs for each pair of tokens and each element of a head. */
 static double attn_flops(const struct build *b, double products)
 {
-	return products * (double)b->N * (double)b->T * (double)(b->H * b->D);
+	return 2 * products * (double)b->N *
+	       shape_context(shape_of(b), b->layer) * (double)(b->H * b->D);
 }
 
 static void attention_forward(struct build *b, struct layer_saved *v)
@@ -39,7 +48,7 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
 		       buf_ref(&b->attn_scratch)),
 		  NULL, 0);
-	op->attn = b->attn;
+	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
@@ -57,7 +66,7 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 		       buf_ref(&v->lse), buf_ref(&v->qkv),
 		       buf_ref(&b->attn_scratch)),
 		  NULL, 0);
-	op->attn = b->attn;
+	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
@@ -136,7 +145,7 @@ static void heads_forward(struct build *b, struct layer_saved *v)
 {
 	struct parts p;
 
-	if (!b->in->config->shape.qk_layernorm)
+	if (!shape_of(b)->qk_layernorm)
 		return;
 	p = take_apart(b, KIND_FORWARD, &v->qkv);
 	p.q = head_norm(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
@@ -159,7 +168,7 @@ static void heads_backward(struct build *b, struct buf *dqkv,
 {
 	struct parts p;
 
-	if (!b->in->config->shape.qk_layernorm)
+	if (!shape_of(b)->qk_layernorm)
 		return;
 	p = take_apart(b, KIND_BACKWARD, dqkv);
 	p.q = head_norm_backward(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);

@@ -100,7 +100,7 @@ struct build {
 	double hidden_dropout, attention_dropout;
 	const struct kern_norm_dims *norm;
 	const struct kern_norm_dims *qnorm, *knorm; /* (N H, D), (N G, D) */
-	const struct kern_attn_dims *attn;
+	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
 	struct buf attn_scratch, comm_scratch;
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */

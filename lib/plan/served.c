@@ -229,6 +229,9 @@ static void unserved_spec(const struct config *c, struct report *r)
 	if (dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-precision", spec, params_dtype,
 			 "fp64 is run on CPUs only");
+	if (c->shape.window_size.count && c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-attention", shape, window_size,
+			 "windows of attention are run on CPUs only so far");
 	if (c->spec.pipeline_dtype != DTYPE_NAMED + dtype)
 		UNSERVED("served-precision", spec, pipeline_dtype,
 			 "messages between stages have params_dtype so far");
