@@ -83,6 +83,18 @@ has "which experts are where" '>1: experts 16-31<'
 draw "one rank" 1 $d/llama.cfg
 is "has no grid" "$(grep -c '>The grids' "$T/x.svg")" 0
 
+# whole or not at all
+mkdir "$T/shut" && echo old >"$T/old" && cp "$T/old" "$T/shut/x.svg"
+run stage-build --world 1 --svg "$T/none/x.svg" $d/llama.cfg
+is "a folder that is not there: exit 9" "$rc" 9
+(
+	ulimit -f 1
+	trap '' XFSZ
+	stage-build --world 1 --svg "$T/shut/x.svg" $d/llama.cfg >"$T/out" 2>&1
+)
+is "a drawing that cannot be written leaves what was there" \
+	"$(cat "$T/shut/x.svg" && ls "$T/shut")" "$(printf 'old\nx.svg')"
+
 cp $d/llama.cfg "$T/a<b>&"$'\001\377'.cfg
 draw "a strange file name" 1 "$T/a<b>&"$'\001\377'.cfg
 done_testing
