@@ -72,7 +72,7 @@ static const struct check_text table[] = {
 {"import-value", NULL, "--num-layers four", "--num-layers 4",
 	"The value is no number, or only a running shell would know it: $(...), a variable that nothing sets."},
 {"import-vocab", "shape.vocab_size", "(no --vocab-size)", "--vocab-size 256",
-	"The vocabulary is the tokenizer's. Without it there are no parameters, no padding and no hash; everything else is judged."},
+	"The vocabulary is the tokenizer's. Without it there are no parameters, no padding, no hash, and no memory to judge; everything else is judged."},
 {"import-world", NULL, "(no --world)", "--world 4",
 	"What depends on the number of ranks is judged for the smallest that both rank grids and the batch fit."},
 {"place-buckets", "place.bucket_size place.num_buckets", "num_buckets = 4; bucket_size = 1000000;", "no num_buckets",

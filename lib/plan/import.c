@@ -111,7 +111,7 @@ void import_excuse_vocab(struct config *c, struct report *r)
 		return;
 	report_add(r, "import-vocab", NOTE, "shape.vocab_size", NULL,
 		   "the vocabulary is the tokenizer's and not known here: no "
-		   "parameters, no padding, no hash");
+		   "parameters, no padding, no hash, no memory");
 	report_suggest(r, "--vocab-size N");
 	/* Whoever asks for it need not ask again. */
 	from->kind = ORIGIN_GIVEN;
