@@ -63,6 +63,8 @@ static const struct check_text table[] = {
 	"They say where files go and what is logged: nothing of the model or its training."},
 {"import-key", NULL, "\"surprise\": 1", "no such key",
 	"It might change the model. Keys that name files and tokens are known and passed over."},
+{"import-length", "shape.seq_length", "(no seq_length)", "--set shape.seq_length=4096",
+	"max_position_embeddings of a config.json is the most that the model takes, not what it is trained with; memory and time of a step depend on it."},
 {"import-run", NULL, "--freeze-all-layers", "no --freeze-all-layers",
 	"The model is the same, but training it would not be."},
 {"import-unknown", NULL, "--num-layer 4", "--num-layers 4",
