@@ -129,6 +129,10 @@ like "defaults of Megatron's command line" \
 	"$(cfg-finalize --from megatron -o - test/data/bad/import-run.cfg \
 		--set shape.vocab_size=256 2>&1)" \
 	"share_embeddings_and_output_weights = true; # derived: default of Megatron's command line"
+like "of the optimizer on the host, all of it" \
+	"$(cfg-finalize --from megatron -o - - 2>&1 <<<"$(<"$T/flags.args") --bf16
+--use-precision-aware-optimizer --use-distributed-optimizer --optimizer-cpu-offload")" \
+	"optimizer_offload_fraction = 1.0; # derived: default of Megatron's command line"
 hash() { sed -nE 's/.*, shape ([0-9a-f]+)$/\1/p' <<<"$1"; }
 first=$(hash "$out")
 run cfg-finalize --world 4 "$T/out.cfg"
