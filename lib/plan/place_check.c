@@ -35,11 +35,9 @@ static bool own_layers_fit(const struct shape *s, int64_t tp)
 	return true;
 }
 
-/* Whether TP cuts everything that it has to. */
-static bool tp_fits(const struct place *p, const struct shape *s, int64_t tp)
+bool place_tp_fits(const struct shape *s, int64_t tp)
 {
 	int64_t shared = s->moe_shared_expert_intermediate_size;
-	int64_t cp = p->context_parallel_size;
 
 	if (!place_heads_fit(s->num_attention_heads, s->num_query_groups, tp) ||
 	    !own_layers_fit(s, tp))
@@ -49,15 +47,20 @@ static bool tp_fits(const struct place *p, const struct shape *s, int64_t tp)
 		return false;
 	if (s->mtp_num_layers && IS_SET(s->hidden_size) && s->hidden_size % tp)
 		return false;
-	if (p->sequence_parallel && s->seq_length % (cp * tp))
+	return !s->num_moe_experts || !IS_SET(shared) || shared % tp == 0;
+}
+
+/* The same of what follows from tp in P. */
+static bool tp_fits(const struct place *p, const struct shape *s, int64_t tp)
+{
+	if (p->sequence_parallel &&
+	    s->seq_length % (p->context_parallel_size * tp))
 		return false;
-	if (!s->num_moe_experts)
-		return true;
-	if (IS_SET(shared) && shared % tp)
+	if (s->num_moe_experts && IS_SET(s->moe_ffn_hidden_size) &&
+	    !given(p, &p->expert_tensor_parallel_size) &&
+	    s->moe_ffn_hidden_size % tp)
 		return false;
-	return given(p, &p->expert_tensor_parallel_size) ||
-	       !IS_SET(s->moe_ffn_hidden_size) ||
-	       s->moe_ffn_hidden_size % tp == 0;
+	return place_tp_fits(s, tp);
 }
 
 void place_suggest_tp(const struct place *p, const struct shape *s,
