@@ -86,6 +86,7 @@ like "the input's placement is said to be a hint" "$out" \
 like "and has a row of its own" "$out" "given +2 +yes +2 +2 "
 like "memory is that of the GPU, its nodes have eight" "$out" \
 	"8 ranks in nodes of 8, GPU h200 with 80.0G"
+like "and what a step is" "$out" "a step is 64 samples of [0-9,]+ tokens"
 like "what was given is taken back" "$out" \
 	"num_virtual_stages_per_pipeline_rank=unset"
 
@@ -138,6 +139,9 @@ like "and its seconds" "$out" '"step_seconds":0\.[0-9]+'
 run cfg-finalize --suggest "$llama"
 is "without a world: bad usage" "$rc" 2
 like "with the way out" "$err" "needs --world, or --nodes with --gpus-per-node"
+run cfg-finalize --nodes 4 "$llama"
+is "nodes of nobody knows how many: bad usage" "$rc" 2
+like "with the way out" "$err" "--nodes needs --gpus-per-node or --world"
 run cfg-finalize --suggest --world 8 "$llama" "$llama"
 is "two inputs: bad usage" "$rc" 2
 run cfg-finalize --suggest --world 8 --from hf $hf/llama-3-8b.json

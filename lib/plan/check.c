@@ -237,6 +237,7 @@ static const struct check table[] = {
 {"import-ignored", NOTE, "flags or keys of logs, paths, files and services are said once"},
 {"import-corrected", NOTE, "what Megatron's command line corrects without a word is said"},
 {"import-vocab", NOTE, "without a vocabulary, what needs one is left out"},
+{"import-length", NOTE, "without seq_length, a config.json is judged for samples of 1024 tokens"},
 {"import-world", NOTE, "without --world, an imported file is judged for the smallest world that fits"},
 };
 /* clang-format on */
