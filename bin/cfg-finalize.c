@@ -240,6 +240,9 @@ static int choose_cluster(struct options *o, struct err *e)
 		return err_set(e, CODE_USAGE,
 			       "--gpu-memory needs --world, or --nodes with "
 			       "--gpus-per-node");
+	if (o->on.nodes && !o->on.world && !o->from)
+		return err_set(e, CODE_USAGE,
+			       "--nodes needs --gpus-per-node or --world");
 	return 0;
 }
 

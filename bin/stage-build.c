@@ -10,6 +10,7 @@
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
+#include "lib/base/write.h"
 #include "lib/plan/gpu.h"
 #include "lib/plan/grid_rule.h"
 #include "lib/plan/show.h"
@@ -143,16 +144,21 @@ static int write_picture(const char *path,
 			 void (*draw)(FILE *, const struct show *),
 			 const struct show *s, struct err *e)
 {
-	FILE *f = fopen(path, "w");
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
 	int bad;
 
 	if (!f)
-		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
+		return err_sys(e, CODE_STORAGE, "cannot draw '%s'", path);
 	draw(f, s);
 	bad = ferror(f);
 	if (fclose(f) || bad)
-		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
-	return 0;
+		bad = err_sys(e, CODE_STORAGE, "cannot draw '%s'", path);
+	else
+		bad = write_file(path, text, true, s->a, e);
+	free(text);
+	return bad;
 }
 
 static int one_rank(const struct options *o, const struct show *s,

@@ -9,13 +9,38 @@
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/plan/plan.h"
+#include "lib/train/data.h"
 #include "lib/train/loop.h"
 
 struct options {
 	struct cli_list sets;
 	bool quiet, verbose;
-	int64_t profile;
+	const char *eval;
+	struct loop_options loop;
 };
+
+static int choose_split(struct options *o, struct err *e)
+{
+	static const char *const names[DATA_SPLITS] = {
+		[DATA_TRAIN] = "train",
+		[DATA_VALID] = "valid",
+		[DATA_TEST] = "test",
+	};
+
+	o->loop.eval = true;
+	for (o->loop.split = 0; o->loop.split < DATA_SPLITS; o->loop.split++)
+		if (!strcmp(o->eval, names[o->loop.split]))
+			break;
+	if (o->loop.split == DATA_SPLITS)
+		return err_set(e, CODE_USAGE,
+			       "--eval '%.100s' is none of train, valid and "
+			       "test",
+			       o->eval);
+	if (o->loop.profile)
+		return err_set(e, CODE_USAGE,
+			       "--eval and --profile exclude each other");
+	return 0;
+}
 
 static int parse(struct options *o, int argc, char **argv, int *first,
 		 enum cli_found *found, struct err *e)
@@ -25,7 +50,9 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "change one setting, as the file would say it", 0, 0},
 		{"quiet", 'q', CLI_FLAG, &o->quiet, NULL,
 		 "say warnings and errors only", 0, 0},
-		{"profile", 0, CLI_INT, &o->profile, "STEP",
+		{"eval", 0, CLI_STRING, &o->eval, "SPLIT",
+		 "only evaluate the checkpoint: train, valid or test", 0, 0},
+		{"profile", 0, CLI_INT, &o->loop.profile, "STEP",
 		 "print where the time of that step goes, op by op", 1,
 		 INT64_MAX},
 		{"verbose", 'v', CLI_FLAG, &o->verbose, NULL, "say more", 0, 0},
@@ -47,7 +74,7 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		return err_set(e, CODE_USAGE,
 			       "needs one CONFIG, got %d; see --help",
 			       argc - *first);
-	return 0;
+	return o->eval ? choose_split(o, e) : 0;
 }
 
 /* "FILE:LINE: PATH: ", as far as they are known. */
@@ -79,12 +106,13 @@ static void say_findings(const struct report *r, const char *file,
 }
 
 /* What a valid config may leave open, but a job cannot. */
-static int needed_to_train(const char *file, const struct run *r, struct err *e)
+static int needed_to_train(const char *file, const struct run *r, bool eval,
+			   struct err *e)
 {
-	const char *missing = !IS_SET(r->train_iters) ? "train_iters"
-			      : isnan(r->lr)	      ? "lr"
-			      : !r->data_path.count   ? "data_path"
-						      : NULL;
+	const char *missing = !eval && !IS_SET(r->train_iters) ? "train_iters"
+			      : !eval && isnan(r->lr)	       ? "lr"
+			      : !r->data_path.count	       ? "data_path"
+							       : NULL;
 
 	if (missing)
 		return err_set(e, CODE_CONFIG, "'%s': run.%s is not set", file,
@@ -120,13 +148,20 @@ static int read_config(const char *file, const struct options *o,
 			       "'%s' is valid but asks for what train-worker "
 			       "does not serve yet",
 			       file);
-	if (needed_to_train(file, &c->run, e))
+	if (needed_to_train(file, &c->run, o->loop.eval, e))
 		return -1;
 	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
 	if (!*m)
 		return -1;
+	if (c->spec.device == (*m)->device)
+		return 0;
+	/* The device that was found may run less than the one assumed. */
 	c->spec.device = (*m)->device;
-	return 0;
+	if (!config_unserved(c, &r))
+		return 0;
+	return err_set(e, CODE_CONFIG, "'%s' on %s: %s", file,
+		       (*m)->device == DEVICE_CUDA ? "a GPU" : "CPUs",
+		       r.list[r.count - 1].message);
 }
 
 static int end(struct boot *boot, const struct err *e)
@@ -159,7 +194,7 @@ static int work(const char *file, const struct options *o)
 	bad = read_config(file, o, &boot, &config, &machine, &arena, &e);
 	/* All ranks read the same file: one tells. */
 	boot.common = bad && e.code != CODE_LAUNCH;
-	if (bad || loop_run(&boot, &config, machine, o->profile, &code, &e))
+	if (bad || loop_run(&boot, &config, machine, &o->loop, &code, &e))
 		return end(&boot, &e);
 	boot_close(&boot);
 	arena_close(&arena);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal attention, a block of queries at a time against all the keys that
- * they may see, one (sample, group) per thread.
+ * they may see, one (sample, group) per thread.  Scores of a block begin with
+ * the first key that its first query sees.
  *
  * For a block, S = scale Q K^T, P = softmax(S), O = dropout(P) V; backward,
  * with f the dropout's factors: dP = f (dO V^T), dS = P (dP - rowsum(dO O)),
@@ -18,7 +19,7 @@
 struct head {
 	const REAL *q, *k, *v, *o, *dout, *lse;
 	REAL *dq, *dk, *dv, *out, *lse_out;
-	int64_t D, ld, ldo, elem, elem_ld;
+	int64_t D, ld, ldo, elem, elem_ld, window;
 	REAL scale;
 	const struct kern_drop *drop;
 };
@@ -66,8 +67,35 @@ static void drop_row(REAL *s, int64_t n, int64_t elem,
 	}
 }
 
-/* s (n) = e^(s - its maximum), 0 up to END; return the log of the sum. */
-static double softmax_row(REAL *s, int64_t n, int64_t end, REAL *inverse)
+/* The first key that query I sees. */
+static int64_t first_key(const struct head *h, int64_t i)
+{
+	return h->window && i >= h->window ? i - h->window + 1 : 0;
+}
+
+/* What of a row of scores its query sees; the rest becomes 0. */
+struct seen {
+	int64_t from, n;
+};
+
+/* Query I of a block whose scores are for the keys LO .. END. */
+static struct seen seen_by(const struct head *h, int64_t i, int64_t lo)
+{
+	int64_t from = first_key(h, i);
+
+	return (struct seen){from - lo, i + 1 - from};
+}
+
+static void clear_unseen(REAL *s, struct seen x, int64_t width)
+{
+	int64_t end = x.from + x.n;
+
+	memset(s, 0, x.from * sizeof(*s));
+	memset(s + end, 0, (width - end) * sizeof(*s));
+}
+
+/* s (n) = e^(s - its maximum); return the log of the sum. */
+static double softmax_row(REAL *s, int64_t n, REAL *inverse)
 {
 	REAL m = row_max(s, n);
 	double sum;
@@ -76,7 +104,6 @@ static double softmax_row(REAL *s, int64_t n, int64_t end, REAL *inverse)
 	for (int64_t i = 0; i < n; i++)
 		s[i] = vexp(s[i] - m);
 	sum = LANES_SUM(i, n, (double)s[i]);
-	memset(s + n, 0, (end - n) * sizeof(*s));
 	*inverse = (REAL)(1 / sum);
 	return (double)m + log(sum);
 }
@@ -85,21 +112,25 @@ static double softmax_row(REAL *s, int64_t n, int64_t end, REAL *inverse)
 static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 		      int64_t M)
 {
-	int64_t end = i0 + M, D = h->D;
+	int64_t lo = first_key(h, i0), width = i0 + M - lo, D = h->D;
 	REAL inverse[QUERIES];
 
-	mul_nt(s, lds, h->q + i0 * h->ld, h->ld, h->k, h->ld, M, end, D,
-	       h->scale);
+	mul_nt(s, lds, h->q + i0 * h->ld, h->ld, h->k + lo * h->ld, h->ld, M,
+	       width, D, h->scale);
 	for (int64_t i = 0; i < M; i++) {
+		struct seen x = seen_by(h, i0 + i, lo);
 		REAL *si = s + i * lds;
 
 		h->lse_out[i0 + i] =
-			(REAL)softmax_row(si, i0 + i + 1, end, &inverse[i]);
+			(REAL)softmax_row(si + x.from, x.n, &inverse[i]);
+		clear_unseen(si, x, width);
 		if (drop_on(h->drop))
-			drop_row(si, i0 + i + 1,
-				 h->elem + (i0 + i) * h->elem_ld, h->drop);
+			drop_row(si + x.from, x.n,
+				 h->elem + (i0 + i) * h->elem_ld + lo + x.from,
+				 h->drop);
 	}
-	mul_nn(h->out + i0 * h->ldo, h->ldo, s, lds, h->v, h->ld, M, D, end, 1);
+	mul_nn(h->out + i0 * h->ldo, h->ldo, s, lds, h->v + lo * h->ld, h->ld,
+	       M, D, width, 1);
 	for (int64_t i = 0; i < M; i++) {
 		REAL *oi = h->out + (i0 + i) * h->ldo;
 
@@ -109,12 +140,15 @@ static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 	}
 }
 
-/* From p = S and ds = dO V^T of query I to p = f P and ds = P (f ds - sum) */
-static void bwd_row(const struct head *h, REAL *p, REAL *ds, int64_t i)
+/*
+ * From p = S and ds = dO V^T of query I, for N keys from FROM on, to p = f P
+ * and ds = P (f ds - sum).
+ */
+static void bwd_row(const struct head *h, REAL *p, REAL *ds, int64_t i,
+		    int64_t from, int64_t n)
 {
 	const REAL *dout = h->dout + i * h->ldo, *o = h->o + i * h->ldo;
 	REAL sum, lse = h->lse[i], f[DROP_BLOCK];
-	int64_t n = i + 1;
 
 	sum = (REAL)LANES_SUM(c, h->D, (double)dout[c] * (double)o[c]);
 	for (int64_t j = 0; j < n; j += DROP_BLOCK) {
@@ -129,7 +163,8 @@ static void bwd_row(const struct head *h, REAL *p, REAL *ds, int64_t i)
 			}
 			continue;
 		}
-		drop_factors(f, h->drop, h->elem + i * h->elem_ld + j, m);
+		drop_factors(f, h->drop, h->elem + i * h->elem_ld + from + j,
+			     m);
 #pragma omp simd
 		for (int64_t c = 0; c < m; c++) {
 			REAL e = vexp(pj[c] - lse);
@@ -144,21 +179,25 @@ static void bwd_row(const struct head *h, REAL *p, REAL *ds, int64_t i)
 static void bwd_block(const struct head *h, REAL *p, REAL *ds, int64_t lds,
 		      int64_t i0, int64_t M, bool fresh)
 {
-	int64_t end = i0 + M, D = h->D, ld = h->ld;
+	int64_t lo = first_key(h, i0), width = i0 + M - lo, D = h->D;
+	int64_t ld = h->ld, first = lo * ld;
 	const REAL *q = h->q + i0 * ld, *dout = h->dout + i0 * h->ldo;
 
-	mul_nt(p, lds, q, ld, h->k, ld, M, end, D, h->scale);
-	mul_nt(ds, lds, dout, h->ldo, h->v, ld, M, end, D, 1);
+	mul_nt(p, lds, q, ld, h->k + first, ld, M, width, D, h->scale);
+	mul_nt(ds, lds, dout, h->ldo, h->v + first, ld, M, width, D, 1);
 	for (int64_t i = 0; i < M; i++) {
-		int64_t n = i0 + i + 1;
+		struct seen x = seen_by(h, i0 + i, lo);
+		REAL *pi = p + i * lds, *di = ds + i * lds;
 
-		bwd_row(h, p + i * lds, ds + i * lds, i0 + i);
-		memset(p + i * lds + n, 0, (end - n) * sizeof(*p));
-		memset(ds + i * lds + n, 0, (end - n) * sizeof(*ds));
+		bwd_row(h, pi + x.from, di + x.from, i0 + i, lo + x.from, x.n);
+		clear_unseen(pi, x, width);
+		clear_unseen(di, x, width);
 	}
-	mul_tn(h->dv, ld, p, lds, dout, h->ldo, end, D, M, 1, !fresh);
-	mul_tn(h->dk, ld, ds, lds, q, ld, end, D, M, h->scale, !fresh);
-	mul_nn(h->dq + i0 * ld, ld, ds, lds, h->k, ld, M, D, end, h->scale);
+	mul_tn(h->dv + first, ld, p, lds, dout, h->ldo, width, D, M, 1, !fresh);
+	mul_tn(h->dk + first, ld, ds, lds, q, ld, width, D, M, h->scale,
+	       !fresh);
+	mul_nn(h->dq + i0 * ld, ld, ds, lds, h->k + first, ld, M, D, width,
+	       h->scale);
 }
 
 /* Query head J of group G of sample B; pointers not given stay NULL. */
@@ -178,6 +217,7 @@ static struct head head_of(const struct kern_attn_dims *d, const REAL *qkv,
 		.ldo = d->H * d->D,
 		.elem = (row0 * d->heads + d->head0 + h) * d->T,
 		.elem_ld = d->heads * d->T,
+		.window = d->window,
 		.scale = (REAL)d->scale,
 		.drop = &d->drop,
 	};
@@ -214,9 +254,18 @@ void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 			  item);
 }
 
+static void clear_keys(const struct head *h, int64_t T)
+{
+	for (int64_t i = 0; i < T; i++) {
+		memset(h->dk + i * h->ld, 0, h->D * sizeof(*h->dk));
+		memset(h->dv + i * h->ld, 0, h->D * sizeof(*h->dv));
+	}
+}
+
 /*
  * Blocks run from the last, which reaches every key, to the first; so the
- * first head's last block writes dk and dv and all others add to them.
+ * first head's last block writes dk and dv and all others add to them.  With
+ * a window no block reaches them all: then they begin as zeros.
  */
 static void bwd_group(const struct kern_attn_dims *dims, REAL *dqkv,
 		      const REAL *dout, const REAL *o, const REAL *lse,
@@ -235,10 +284,12 @@ static void bwd_group(const struct kern_attn_dims *dims, REAL *dqkv,
 		h.dout = dout + b * T * h.ldo + n * dims->D;
 		h.o = o + b * T * h.ldo + n * dims->D;
 		h.lse = lse + (b * dims->H + n) * T;
+		if (j == 0 && dims->window)
+			clear_keys(&h, T);
 		for (int64_t i = last; i >= 0; i -= QUERIES)
 			bwd_block(&h, s, s + QUERIES * lds, lds, i,
 				  T - i < QUERIES ? T - i : QUERIES,
-				  j == 0 && i == last);
+				  j == 0 && i == last && !dims->window);
 	}
 }
 

@@ -48,27 +48,28 @@ void cuda_copy(struct queue *q, void *y, const void *x, int64_t bytes)
 		queue_fail(q, "copy", cudaGetErrorString(bad));
 }
 
-/* N rows of BYTES, or of zeros, into rows that begin STEP bytes apart. */
+/* N rows of BYTES into rows that begin STEP bytes apart. */
 static cudaError_t put(struct queue *q, char *y, int64_t step, const void *x,
 		       int64_t N, int64_t bytes)
 {
-	if (!bytes)
+	if (!x || !bytes)
 		return cudaSuccess;
-	if (!x)
-		return cudaMemset2DAsync(y, (size_t)step, 0, (size_t)bytes,
-					 (size_t)N, q->stream);
 	return cudaMemcpy2DAsync(y, (size_t)step, x, (size_t)bytes,
 				 (size_t)bytes, (size_t)N, cudaMemcpyDefault,
 				 q->stream);
 }
 
+/* Zeros are not set part by part: cudaMemset2D left some of them out. */
 void cuda_join(struct queue *q, void *y, const void *a, const void *b,
 	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C)
 {
 	int64_t step = A + B + C;
 	char *to = (char *)y;
-	cudaError_t bad = put(q, to, step, a, N, A);
+	cudaError_t bad;
 
+	if ((A && !a) || (B && !b) || (C && !c))
+		cuda_zero(q, y, N * step);
+	bad = put(q, to, step, a, N, A);
 	if (bad == cudaSuccess)
 		bad = put(q, to + A, step, b, N, B);
 	if (bad == cudaSuccess)

@@ -92,6 +92,9 @@ struct kern_attn_dims {
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
 	enum kern_attn backend;
+	/* keys that a query sees, its own included; 0: all before it.  So far
+	 * only the CPU's tables look at it. */
+	int64_t window;
 };
 
 /* Of the router's logits; the derivative of the last is sigmoid(x) / 2s. */
@@ -294,7 +297,8 @@ struct kern {
 		     const struct kern_attn_dims *dims, int64_t R,
 		     bool interleaved, int sign);
 	/*
-	 * Causal attention: o (N, H D) = softmax(scale q k^T) v, lse (B, H, T)
+	 * Causal attention, within a window if there is one:
+	 * o (N, H D) = softmax(scale q k^T) v, lse (B, H, T)
 	 * the log of the denominators.  scratch: attn_scratch(dims) bytes.
 	 */
 	void (*attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "lib/plan/place.h"
 #include "lib/plan/plan.h"
 
 #define LLAMA "test/data/stage/llama.cfg"
@@ -56,6 +57,42 @@ static inline bool plan_config(struct config *c, const char *file,
 #define EXPERTS_APART                                         \
 	EXPERTS_SHARED " place.expert_model_parallel_size=2 " \
 		       "shape.moe_expert_capacity_factor=0.75"
+/* Width of the feed-forward halves that a token goes through, all layers. */
+static inline double ffn_width(const struct shape *s)
+{
+	double shared = 0, width = 0;
+
+	if (IS_SET(s->moe_shared_expert_intermediate_size))
+		shared = (double)s->moe_shared_expert_intermediate_size;
+	for (int64_t n = 0; n < s->num_layers; n++)
+		width += shape_is_moe(s, n)
+				 ? (double)(s->moe_router_topk *
+					    s->moe_ffn_hidden_size) +
+					   shared
+				 : (double)s->ffn_hidden_size;
+	return width;
+}
+
+/*
+ * FLOPs of forward and backward on SAMPLES samples, by Megatron's formula
+ * (num_floating_point_operations): products only, causal attention halved,
+ * the head over PADDED_VOCAB columns, no routers, no recompute.
+ */
+static inline double flops_model(const struct shape *s, int64_t padded_vocab,
+				 int64_t samples)
+{
+	double h = (double)s->hidden_size, t = (double)s->seq_length;
+	double q = (double)(s->num_attention_heads * s->kv_channels);
+	double qkv = (double)shape_qkv_rows(s);
+	double gate = s->gated_linear_unit ? 3 : 2;
+	double token =
+		gate * h * ffn_width(s) +
+		(double)s->num_layers * (h * qkv + q * h) +
+		h * (double)padded_vocab;
+	double sample = 6 * t * token + 6 * t * t * q * (double)s->num_layers;
+
+	return sample * (double)samples;
+}
 
 /* One layout of the grid. */
 struct plan_case {

@@ -72,7 +72,7 @@ world=4 says U14 "a vocabulary that tp does not divide" \
 	"vocab_size 151669 is not a multiple of tensor_model_parallel_size 4" \
 	"151672 rows" "152064 rows"
 world=16 says U21 "MTP on a stage without layers" \
-	"tp=1 pp=16 layers=60 mtp=1 layout=E(|tt)*30,|mL batch=32" "valid, not served"
+	"tp=1 pp=16 layers=60 mtp=1 layout=E(|tt)*30,|mL batch=32" ": valid, [0-9]+ parameters"
 # one layer more with experts: 3 x 3 x 256 x 96 + 4 x 96 parameters
 says U23 "every other layer with experts" "$pp1 experts=4 shape.moe_layer_freq=2" \
 	"valid, not served, $((861792 + 4 * 221568)) parameters"

@@ -62,6 +62,9 @@ ok "and the script is as it was" cmp "$T/job" "$T/sealed"
 run cfg-finalize --seal "$T/job" "$T/my run.cfg"
 is "without a world: exit 2" $rc 2
 like "which is said" "$err" "a seal is for a number of ranks: --world N"
+cp "$T/before" "$T/script"
+run cfg-finalize --from hf --seal "$T/script" test/data/hf/llama-3-8b.json
+is "a world that is only assumed is none" "$rc $(cmp "$T/script" "$T/before")" "2 "
 run cfg-finalize --world 4 --seal "$T/job" "$T/my run.cfg" "$T/my run.cfg"
 is "two configs: exit 2" $rc 2
 run cfg-finalize --world 4 --seal "$T/my run.cfg" "$T/my run.cfg"

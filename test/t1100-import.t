@@ -129,6 +129,10 @@ like "defaults of Megatron's command line" \
 	"$(cfg-finalize --from megatron -o - test/data/bad/import-run.cfg \
 		--set shape.vocab_size=256 2>&1)" \
 	"share_embeddings_and_output_weights = true; # derived: default of Megatron's command line"
+like "of the optimizer on the host, all of it" \
+	"$(cfg-finalize --from megatron -o - - 2>&1 <<<"$(<"$T/flags.args") --bf16
+--use-precision-aware-optimizer --use-distributed-optimizer --optimizer-cpu-offload")" \
+	"optimizer_offload_fraction = 1.0; # derived: default of Megatron's command line"
 hash() { sed -nE 's/.*, shape ([0-9a-f]+)$/\1/p' <<<"$1"; }
 first=$(hash "$out")
 run cfg-finalize --world 4 "$T/out.cfg"
@@ -167,6 +171,12 @@ like "which is said with the way out" "$out" "note: .* try --vocab-size N \[impo
 is "and results that need it are null" "$(cfg-finalize --json --from megatron "$T/x.args" |
 	jq -c '[.valid, .parameters, .padded_vocab_size, .shape_hash, .world]')" \
 	'[true,null,null,null,4]'
+import "$base" --world 4 --gpu-memory 1M
+is "and no memory is made up" "$rc $(grep -c cluster-memory <<<"$out")" "0 0"
+like "which is said, too" "$out" "no hash, no memory; try"
+run cfg-finalize --suggest --from megatron --world 4 "$T/x.args"
+is "nor are placements proposed" $rc 3
+like "but the way out" "$err" "the vocabulary is not known.*: --vocab-size N"
 import "$base" --vocab-size 1000
 like "--vocab-size gives them" "$out" "parameters, vocabulary 1000 in 1024 rows"
 like "the world is the smallest that fits" "$out" "note: world 4 is assumed"

@@ -86,6 +86,7 @@ like "the input's placement is said to be a hint" "$out" \
 like "and has a row of its own" "$out" "given +2 +yes +2 +2 "
 like "memory is that of the GPU, its nodes have eight" "$out" \
 	"8 ranks in nodes of 8, GPU h200 with 80.0G"
+like "and what a step is" "$out" "a step is 64 samples of [0-9,]+ tokens"
 like "what was given is taken back" "$out" \
 	"num_virtual_stages_per_pipeline_rank=unset"
 
@@ -101,6 +102,20 @@ run cfg-finalize --suggest --world 8 --gpu a100-80g \
 is "another GPU" "$rc" 0
 like "with its own memory" "$out" "GPU a100-80g with 80.0G"
 like "which was not measured" "$out" "times on a100-80g were not measured"
+
+# Two GPUs: in the order of the measured steps (test/data/h200-steps.tsv)
+order() { # SETS...: which of dp, pp and tp 2 comes first, second, third
+	cfg-finalize --suggest --json --world 2 etc/gpt2-124M.cfg "${gpu[@]}" "$@" |
+		jq -r '[.placements[] | select(.cp == 1)] | sort_by(.step_seconds) |
+			map(if .dp == 2 then "dp" elif .pp == 2 then "pp" else "tp" end) |
+			reduce .[] as $x ([]; if index($x) then . else . + [$x] end) | join(" ")'
+}
+is "GPT-2 1.7B on two GPUs" "$(order --set shape.num_layers=48 \
+	--set shape.hidden_size=1664 --set shape.ffn_hidden_size=6656 \
+	--set shape.num_attention_heads=26 --set run.global_batch_size=32)" "dp pp tp"
+is "GPT-2 350M on two GPUs" "$(order --set shape.num_layers=24 \
+	--set shape.hidden_size=1024 --set shape.ffn_hidden_size=4096 \
+	--set shape.num_attention_heads=16 --set run.global_batch_size=64)" "dp pp tp"
 
 # None
 run cfg-finalize --suggest --world 8 --gpu-memory 8G etc/llama3-8B.cfg \
@@ -124,6 +139,9 @@ like "and its seconds" "$out" '"step_seconds":0\.[0-9]+'
 run cfg-finalize --suggest "$llama"
 is "without a world: bad usage" "$rc" 2
 like "with the way out" "$err" "needs --world, or --nodes with --gpus-per-node"
+run cfg-finalize --nodes 4 "$llama"
+is "nodes of nobody knows how many: bad usage" "$rc" 2
+like "with the way out" "$err" "--nodes needs --gpus-per-node or --world"
 run cfg-finalize --suggest --world 8 "$llama" "$llama"
 is "two inputs: bad usage" "$rc" 2
 run cfg-finalize --suggest --world 8 --from hf $hf/llama-3-8b.json

@@ -61,8 +61,8 @@ is "a colour each" "$(grep -oE '>(forward v0|backward v0|v[123])<' "$T/x.svg" | 
 draw "many micro-batches" 4 --set $pp=4 --set run.global_batch_size=4000 $d/llama.cfg
 has "are drawn together" "mixed, too narrow to draw"
 ok "and stay small" test "$(stat -c %s "$T/x.svg")" -lt 200000
-draw "not served" 2 --set $pp=2 --set shape.qk_layernorm=true $d/llama.cfg
-has "has an estimated timeline" "time as a share of [0-9.e-]* s, estimated for h200"
+draw "not served" 2 --set $pp=2 --set shape.qk_l2_norm=true $d/llama.cfg
+has "has an estimated timeline" "time as a share of the pipeline.s [0-9.e-]* s, of [0-9.e-]* s a step, estimated for h200"
 
 draw "experts, mtp, cp" 64 --gpu-memory 9G $d/moe.cfg
 has "the depth of multi-token prediction has a column" '>m0<'
@@ -82,6 +82,18 @@ draw "experts in few" 4 --set place.tensor_model_parallel_size=1 --set place.seq
 has "which experts are where" '>1: experts 16-31<'
 draw "one rank" 1 $d/llama.cfg
 is "has no grid" "$(grep -c '>The grids' "$T/x.svg")" 0
+
+# whole or not at all
+mkdir "$T/shut" && echo old >"$T/old" && cp "$T/old" "$T/shut/x.svg"
+run stage-build --world 1 --svg "$T/none/x.svg" $d/llama.cfg
+is "a folder that is not there: exit 9" "$rc" 9
+(
+	ulimit -f 1
+	trap '' XFSZ
+	stage-build --world 1 --svg "$T/shut/x.svg" $d/llama.cfg >"$T/out" 2>&1
+)
+is "a drawing that cannot be written leaves what was there" \
+	"$(cat "$T/shut/x.svg" && ls "$T/shut")" "$(printf 'old\nx.svg')"
 
 cp $d/llama.cfg "$T/a<b>&"$'\001\377'.cfg
 draw "a strange file name" 1 "$T/a<b>&"$'\001\377'.cfg

@@ -20,6 +20,7 @@ layout() { # layout NAME: its world, then its settings
 	pp2vp2) echo 2 $pp=2 $vp=2 ;;
 	pp4) echo 4 $pp=4 ;;
 	pp4empty) echo 4 $pp=4 'place.pipeline_model_parallel_layout="Et|ttttttt||L"' ;;
+	alone) echo 4 $pp=4 'place.pipeline_model_parallel_layout="Etttt|tttt|mm|L"' ;;
 	dp2zero) echo 2 $zero ;;
 	dp3) echo 3 ;;
 	tp2pp2) echo 4 $tp=2 $pp=2 ;;
@@ -62,7 +63,7 @@ pair() { # pair MODEL FROM TO
 	same_end "$name, resharded" "$T/whole-$1" "$T/c"
 }
 
-for model in llama gpt2; do
+for model in llama gpt2 mtp; do
 	go "$T/whole-$model" $model one run.save_interval=6
 done
 
@@ -77,6 +78,7 @@ like "says from where it resumes" "$(cat "$T/cut.log")" 'resumed from .*step 3'
 pair llama tp2pp2 pp2dp2zero
 pair gpt2 pp2vp2 tp2
 pair llama pp4empty dp2zero
+pair mtp alone tp2
 if [ -n "${TRISECT_LONG:-}" ]; then
 	pair llama tp4 dp3
 	pair llama dp2zero tp4

@@ -23,18 +23,24 @@ worker() {
 
 losses() { jq -r '[.step, .loss] | @tsv' "$1/metrics.jsonl"; }
 
+# The same, and what a step says of each depth of multi-token prediction.
+all_losses() {
+	jq -r '[.step, .loss], (.step as $s | .mtp // [] | to_entries[] | .key as $k |
+		.value | to_entries[] | ["\($s) \($k) \(.key)", .value]) | @tsv' "$1/metrics.jsonl"
+}
+
 # same_losses A B TOLERANCE STEPS [LAST]: B's losses are A's of the same steps,
 # up to step LAST
 same_losses() {
-	awk -v tol="$3" -v steps="$4" -v last="${5:-1e9}" '
+	awk -F '\t' -v tol="$3" -v steps="$4" -v last="${5:-1e9}" '
 		FNR == NR { ref[$1] = $2; next }
-		{ n++ }
-		$1 > last { next }
+		{ n += !/ / }
+		$1 + 0 > last { next }
 		{ d = ref[$1] - $2; if (!($1 in ref)) bad = 1 }
 		{ if (d < 0) d = -d; if (!(d <= worst)) worst = d }
 		END { print n " losses, off by " worst + 0
 		      exit !(n == steps && !bad && worst <= tol) }
-	' <(losses "$1") <(losses "$2")
+	' <(all_losses "$1") <(all_losses "$2")
 }
 
 # The very same losses, bit for bit, of STEPS steps.

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "lib/plan/estimate_rule.h"
-#include "lib/plan/flops.h"
 #include "lib/plan/gpu.h"
 #include "lib/plan/sum.h"
 

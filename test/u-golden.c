@@ -59,6 +59,8 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"attn_norm/b", "input_layernorm.bias"},
 		{"attn/qkv/w", "self_attention.linear_qkv.weight"},
 		{"attn/qkv/b", "self_attention.linear_qkv.bias"},
+		{"attn/q_norm/w", "self_attention.q_layernorm.weight"},
+		{"attn/k_norm/w", "self_attention.k_layernorm.weight"},
 		{"attn/proj/w", "self_attention.linear_proj.weight"},
 		{"attn/proj/b", "self_attention.linear_proj.bias"},
 		{"mlp_norm/w", "pre_mlp_layernorm.weight"},
@@ -399,7 +401,9 @@ VARIANT(llama_masked, "llama-masked")
 VARIANT(llama_misc, "llama-misc")
 VARIANT(gpt2_tied, "gpt2-tied")
 VARIANT(gpt2_untied, "gpt2-untied")
+VARIANT(llama_qk_norm, "llama-qk-norm")
 VARIANT(mtp_llama, "mtp-llama")
+VARIANT(mtp_llama_misc, "mtp-llama-misc")
 VARIANT(mtp_llama_tied, "mtp-llama-tied")
 VARIANT(mtp_llama_per_token, "mtp-llama-per-token")
 VARIANT(mtp_llama_masked, "mtp-llama-masked")
@@ -428,7 +432,9 @@ int main(void)
 		cmocka_unit_test(test_llama_misc),
 		cmocka_unit_test(test_gpt2_tied),
 		cmocka_unit_test(test_gpt2_untied),
+		cmocka_unit_test(test_llama_qk_norm),
 		cmocka_unit_test(test_mtp_llama),
+		cmocka_unit_test(test_mtp_llama_misc),
 		cmocka_unit_test(test_mtp_llama_tied),
 		cmocka_unit_test(test_mtp_llama_per_token),
 		cmocka_unit_test(test_mtp_llama_masked),

@@ -74,13 +74,19 @@ static void drop_factors(double *f, int64_t b, int64_t i, int64_t h)
 	}
 }
 
+/* The first key that query I sees. */
+static int64_t first(int64_t i)
+{
+	return c.d.window && i >= c.d.window ? i - c.d.window + 1 : 0;
+}
+
 /* p = e^(scale q k) for query I of head H of sample B; return the sum. */
 static double naive_weights(double *p, int64_t b, int64_t i, int64_t h)
 {
 	const double *q = c.qkv + at_q(b * c.d.T + i, h);
 	double z = 0;
 
-	for (int64_t j = 0; j <= i; j++) {
+	for (int64_t j = first(i); j <= i; j++) {
 		p[j] = exp(c.d.scale *
 			   dot(q, c.qkv + at_k(b * c.d.T + j, h), c.d.D));
 		z += p[j];
@@ -96,7 +102,7 @@ static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
 
 	drop_factors(f, b, i, h);
 	c.lse[(b * c.d.H + h) * c.d.T + i] = log(z);
-	for (int64_t j = 0; j <= i; j++) {
+	for (int64_t j = first(i); j <= i; j++) {
 		p[j] /= z;
 		for (int64_t x = 0; x < D; x++)
 			o[x] += f[j] * p[j] * c.qkv[at_v(b * c.d.T + j, h) + x];
@@ -110,10 +116,10 @@ static void naive_query_bwd(const double *p, const double *f, int64_t b,
 	const double *dout = c.dout + (n * c.d.H + h) * D;
 	double sum = 0;
 
-	for (int64_t j = 0; j <= i; j++)
+	for (int64_t j = first(i); j <= i; j++)
 		sum += p[j] * f[j] *
 		       dot(dout, c.qkv + at_v(b * c.d.T + j, h), D);
-	for (int64_t j = 0; j <= i; j++) {
+	for (int64_t j = first(i); j <= i; j++) {
 		int64_t kj = at_k(b * c.d.T + j, h), v = kj + D;
 		double ds = p[j] * (f[j] * dot(dout, c.qkv + v, D) - sum) *
 			    c.d.scale;
@@ -164,12 +170,17 @@ static void check_values(const struct kern *k)
 	check_close("dqkv", k, dqkv, c.dqkv, c.n_qkv, tolerance(k));
 }
 
+/* All that came before, the query alone, parts of a block, more than there is. */
+static const int64_t windows[] = {0, 1, 3, 64, 65, 100, 1000};
+enum { WINDOWS = sizeof(windows) / sizeof(windows[0]) };
+
 static void values(void **state)
 {
 	(void)state;
-	for (int s = 0; s < SHAPES; s++)
+	for (int s = 0; s < SHAPES * WINDOWS; s++)
 		for (int p = 0; p < 2; p++) {
-			make_case(shapes[s], 0.3 * p);
+			make_case(shapes[s / WINDOWS], 0.3 * p);
+			c.d.window = windows[s % WINDOWS];
 			naive();
 			EACH_TABLE(k)
 			{

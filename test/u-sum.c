@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "lib/plan/flops.h"
 #include "lib/plan/show.h"
 
 /* Elements of the pieces of P that count, of no other rank, by stage. */

@@ -77,11 +77,11 @@ int write_file(const char *path, const char *text, bool force, struct arena *a,
 			       "'%s' exists; --force replaces it", path);
 	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0)
-		return err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
+		return err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
 	bad = (there && keep_rights(fd, &st)) || write_all(fd, text) ||
 	      fsync(fd);
 	if (close(fd) || bad) {
-		err_sys(e, CODE_STORAGE, "cannot write '%s'", tmp);
+		err_sys(e, CODE_STORAGE, "cannot write '%s'", path);
 		unlink(tmp);
 		return -1;
 	}

@@ -203,10 +203,10 @@ static const struct check table[] = {
 {"served-mtp", WARNING, "train-worker runs no mtp_detach_heads and mtp_hsm yet"},
 {"served-experts", WARNING, "train-worker's experts are without biases, gates, padding and balances beyond aux_loss and seq_aux_loss so far, and cut over tp"},
 {"served-experts-device", WARNING, "train-worker runs a mixture of experts on CPUs only, so far"},
-{"served-attention", WARNING, "train-worker runs softmax attention over all tokens before, so far: no qk norms, sinks, windows, gates, latent or linear attention, heterogeneous layers"},
+{"served-attention", WARNING, "train-worker runs softmax attention so far: no norms of length 1, sinks, gates, latent or linear attention, heterogeneous layers; windows on CPUs only"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
-{"served-positions", WARNING, "train-worker runs learned positions and unscaled rope on every layer, so far"},
+{"served-positions", WARNING, "train-worker does not scale the positions of multi_latent_attention yet"},
 {"served-mup", WARNING, "train-worker runs no muP yet"},
 {"served-context", WARNING, "train-worker runs no context parallelism yet"},
 {"served-sharding", WARNING, "train-worker shards only optimizer state (ZeRO-1) so far"},
@@ -238,6 +238,7 @@ static const struct check table[] = {
 {"import-ignored", NOTE, "flags or keys of logs, paths, files and services are said once"},
 {"import-corrected", NOTE, "what Megatron's command line corrects without a word is said"},
 {"import-vocab", NOTE, "without a vocabulary, what needs one is left out"},
+{"import-length", NOTE, "without seq_length, a config.json is judged for samples of 1024 tokens"},
 {"import-world", NOTE, "without --world, an imported file is judged for the smallest world that fits"},
 };
 /* clang-format on */

@@ -275,6 +275,6 @@ void cluster_check(const struct cluster *cl, const struct config *loaded,
 	if (!cl->world || report_count(r, ERROR))
 		return;
 	check_nodes(cl, &config->place, r);
-	if (cl->gpu_memory)
+	if (cl->gpu_memory && shape_is_complete(&config->shape))
 		check_memory(cl, loaded, config, r);
 }

@@ -43,7 +43,7 @@ void cluster_finish(struct cluster *cl);
 /*
  * Report what of a finalised CONFIG does not go with CL: sizes that do not
  * multiply and, of one without errors so far, groups that leave a node and
- * memory that does not suffice.  LOADED is CONFIG as it was before: what else
+ * memory that does not suffice, if the vocabulary is known.  LOADED is CONFIG as it was before: what else
  * would fit is tried with it.
  */
 void cluster_check(const struct cluster *cl, const struct config *loaded,

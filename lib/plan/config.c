@@ -51,6 +51,8 @@ int config_load_as(enum config_format format, const char *file,
 	config_set(c, sets, set_count, a, r);
 	if (format != CONFIG_OWN)
 		import_excuse_vocab(c, r);
+	if (format == CONFIG_HF)
+		import_say_length(c, r);
 	return 0;
 }
 

@@ -45,8 +45,9 @@ int estimate_build(struct estimate *out, const struct config *config,
 int64_t estimate_bytes(const struct estimate_rank *r);
 
 /*
- * FLOPs of forward and backward of a step, as flops_model counts them, for
- * every kind of layer: three times the products of a forward, nothing twice.
+ * FLOPs of forward and backward of a step, as Megatron counts them: three
+ * times the products of a forward, causal attention halved, nothing twice, the
+ * head over the padded vocabulary.  For every kind of layer.
  */
 double estimate_flops(const struct config *c);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/plan/estimate_rule.h"
+#include "lib/plan/rope.h"
 
 static int64_t at_most(int64_t n, int64_t most)
 {
@@ -67,7 +68,7 @@ static double standing(const struct estimator *s)
 	const struct shape *shape = &c->shape;
 	int64_t groups = shape->num_query_groups, tp = s->dims.tp;
 	struct kern_attn_dims d;
-	double table = s->dims.T * 2 * (double)prog_rope_half(shape);
+	double table = s->dims.T * 2 * (double)rope_pairs(shape);
 
 	if (shape->multi_latent_attention)
 		groups = shape->num_attention_heads;

@@ -111,11 +111,25 @@ void import_excuse_vocab(struct config *c, struct report *r)
 		return;
 	report_add(r, "import-vocab", NOTE, "shape.vocab_size", NULL,
 		   "the vocabulary is the tokenizer's and not known here: no "
-		   "parameters, no padding, no hash");
+		   "parameters, no padding, no hash, no memory");
 	report_suggest(r, "--vocab-size N");
 	/* Whoever asks for it need not ask again. */
 	from->kind = ORIGIN_GIVEN;
 	from->file = "the tokenizer";
+}
+
+void import_say_length(const struct config *c, struct report *r)
+{
+	const struct shape *s = &c->shape;
+
+	if (field_from(&shape_group, s, &s->seq_length)->kind != ORIGIN_DEFAULT)
+		return;
+	report_add(r, "import-length", NOTE, "shape.seq_length", NULL,
+		   "samples of %" PRId64
+		   " tokens are assumed: a config.json does not say how the "
+		   "model is trained",
+		   s->seq_length);
+	report_suggest(r, "--set shape.seq_length=N");
 }
 
 static int64_t common_divisor(int64_t a, int64_t b)

@@ -41,6 +41,9 @@ enum config_format import_guess(const char *file);
 /* Without a vocabulary the rest is judged all the same: a note. */
 void import_excuse_vocab(struct config *c, struct report *r);
 
+/* config.json has no length of samples: a note says what is assumed. */
+void import_say_length(const struct config *c, struct report *r);
+
 /*
  * The smallest world that C's two grids and its batch fit, which a note says;
  * 0 if there is none.

@@ -176,6 +176,8 @@ static void rule_optimizer(struct import *im, const struct flags *flags)
 
 	if (import_is(im, "optimizer", "muon"))
 		import_default(im, "muon_momentum", "0.9", CLI);
+	if (import_flag(flags, "--optimizer-cpu-offload"))
+		import_default(im, "optimizer_offload_fraction", "1.0", CLI);
 	if (!flag || !import_get(im, "optimizer") ||
 	    import_is(im, "optimizer", "adam") ||
 	    import_is(im, "optimizer", "sgd") ||

@@ -18,25 +18,69 @@ bool place_heads_fit(int64_t heads, int64_t groups, int64_t tp)
 	return heads % tp == 0 && (groups % tp == 0 || tp % groups == 0);
 }
 
-static bool heads_fit(const struct shape *s, int64_t tp)
+/* Of layers with sizes of their own, too. */
+static bool own_layers_fit(const struct shape *s, int64_t tp)
 {
-	return place_heads_fit(s->num_attention_heads, s->num_query_groups, tp);
+	const struct ints *groups = &s->heterogeneous_num_query_groups;
+	const struct ints *widths = &s->heterogeneous_ffn_hidden_size;
+
+	for (int i = 0; i < groups->count; i++)
+		if (groups->item[i] > 0 &&
+		    !place_heads_fit(s->num_attention_heads, groups->item[i],
+				     tp))
+			return false;
+	for (int i = 0; i < widths->count; i++)
+		if (widths->item[i] % tp)
+			return false;
+	return true;
 }
 
-/* The tensor parallel sizes nearest to the one that does not fit. */
-static void suggest_tp(const struct place *p, const struct shape *s,
-		       struct report *r)
+bool place_tp_fits(const struct shape *s, int64_t tp)
+{
+	int64_t shared = s->moe_shared_expert_intermediate_size;
+
+	if (!place_heads_fit(s->num_attention_heads, s->num_query_groups, tp) ||
+	    !own_layers_fit(s, tp))
+		return false;
+	if (shape_uses_ffn(s) && IS_SET(s->ffn_hidden_size) &&
+	    s->ffn_hidden_size % tp)
+		return false;
+	if (s->mtp_num_layers && IS_SET(s->hidden_size) && s->hidden_size % tp)
+		return false;
+	return !s->num_moe_experts || !IS_SET(shared) || shared % tp == 0;
+}
+
+/* The same of what follows from tp in P. */
+static bool tp_fits(const struct place *p, const struct shape *s, int64_t tp)
+{
+	if (p->sequence_parallel &&
+	    s->seq_length % (p->context_parallel_size * tp))
+		return false;
+	if (s->num_moe_experts && IS_SET(s->moe_ffn_hidden_size) &&
+	    !given(p, &p->expert_tensor_parallel_size) &&
+	    s->moe_ffn_hidden_size % tp)
+		return false;
+	return place_tp_fits(s, tp);
+}
+
+void place_suggest_tp(const struct place *p, const struct shape *s,
+		      struct report *r)
 {
 	int64_t below = p->tensor_model_parallel_size - 1;
 	int64_t above = below + 2;
 
-	while (below > 0 && !heads_fit(s, below))
+	if (!IS_SET(s->num_attention_heads) || !IS_SET(s->num_query_groups))
+		return;
+	while (below > 0 && !tp_fits(p, s, below))
 		below--;
-	while (above <= s->num_attention_heads && !heads_fit(s, above))
+	while (above <= s->num_attention_heads && !tp_fits(p, s, above))
 		above++;
 	if (below > 0)
-		report_suggest(r, "tensor_model_parallel_size = %" PRId64,
-			       below);
+		report_suggest(r, "tensor_model_parallel_size = %" PRId64 "%s",
+			       below,
+			       below == 1 && p->sequence_parallel
+				       ? " with sequence_parallel = false"
+				       : "");
 	if (above <= s->num_attention_heads)
 		report_suggest(r, "tensor_model_parallel_size = %" PRId64,
 			       above);
@@ -57,7 +101,7 @@ static void check_heads(const struct place *p, const struct shape *s,
 			   " is not a multiple of tensor_model_parallel_size "
 			   "%" PRId64,
 			   heads, tp);
-		suggest_tp(p, s, r);
+		place_suggest_tp(p, s, r);
 	} else if (groups % tp && tp % groups) {
 		report_add(r, "place-groups", ERROR,
 			   AT(tensor_model_parallel_size),
@@ -65,48 +109,55 @@ static void check_heads(const struct place *p, const struct shape *s,
 			   " and tensor_model_parallel_size %" PRId64
 			   " do not divide one another",
 			   groups, tp);
-		suggest_tp(p, s, r);
+		place_suggest_tp(p, s, r);
 	}
 }
 
-/* WIDTH is cut over SIZE ranks. */
-static void check_width(const struct place *p, const char *id, const char *name,
-			int64_t width, bool expert, struct report *r)
+static void check_width(const struct place *p, const struct shape *s,
+			const char *id, const char *name, int64_t width,
+			struct report *r)
 {
-	int64_t size = expert ? p->expert_tensor_parallel_size
-			      : p->tensor_model_parallel_size;
-	const char *size_name = expert ? "expert_tensor_parallel_size"
-				       : "tensor_model_parallel_size";
+	int64_t tp = p->tensor_model_parallel_size;
 
-	if (!IS_SET(width) || width % size == 0)
+	if (!IS_SET(width) || width % tp == 0)
 		return;
-	if (expert)
-		report_add(r, id, ERROR, AT(expert_tensor_parallel_size),
-			   "%s %" PRId64 " is not a multiple of %s %" PRId64,
-			   name, width, size_name, size);
-	else
-		report_add(r, id, ERROR, AT(tensor_model_parallel_size),
-			   "%s %" PRId64 " is not a multiple of %s %" PRId64,
-			   name, width, size_name, size);
-	report_suggest_divisors(r, size_name, width, size);
+	report_add(r, id, ERROR, AT(tensor_model_parallel_size),
+		   "%s %" PRId64 " is not a multiple of "
+		   "tensor_model_parallel_size %" PRId64,
+		   name, width, tp);
+	place_suggest_tp(p, s, r);
+}
+
+static void check_expert_width(const struct place *p, int64_t width,
+			       struct report *r)
+{
+	int64_t etp = p->expert_tensor_parallel_size;
+
+	if (!IS_SET(width) || width % etp == 0)
+		return;
+	report_add(r, "place-moe-ffn", ERROR, AT(expert_tensor_parallel_size),
+		   "moe_ffn_hidden_size %" PRId64
+		   " is not a multiple of expert_tensor_parallel_size "
+		   "%" PRId64,
+		   width, etp);
+	report_suggest_divisors(r, "expert_tensor_parallel_size", width, etp);
 }
 
 static void check_widths(const struct place *p, const struct shape *s,
 			 struct report *r)
 {
 	if (shape_uses_ffn(s))
-		check_width(p, "place-ffn", "ffn_hidden_size",
-			    s->ffn_hidden_size, false, r);
+		check_width(p, s, "place-ffn", "ffn_hidden_size",
+			    s->ffn_hidden_size, r);
 	if (s->num_moe_experts) {
-		check_width(p, "place-moe-ffn", "moe_ffn_hidden_size",
-			    s->moe_ffn_hidden_size, true, r);
-		check_width(p, "place-shared-ffn",
+		check_expert_width(p, s->moe_ffn_hidden_size, r);
+		check_width(p, s, "place-shared-ffn",
 			    "moe_shared_expert_intermediate_size",
-			    s->moe_shared_expert_intermediate_size, false, r);
+			    s->moe_shared_expert_intermediate_size, r);
 	}
 	if (s->mtp_num_layers)
-		check_width(p, "place-mtp-hidden", "hidden_size",
-			    s->hidden_size, false, r);
+		check_width(p, s, "place-mtp-hidden", "hidden_size",
+			    s->hidden_size, r);
 }
 
 /* Vocabulary that is not padded but must be cut. */
@@ -124,11 +175,11 @@ static void check_unpadded(const struct place *p, int64_t vocab,
 		   vocab, tp);
 	report_suggest(r,
 		       "should_pad_vocab = true with "
-		       "make_vocab_size_divisible_by = 1: %" PRId64 " rows",
+		       "make_vocab_size_divisible_by = 1 (%" PRId64 " rows)",
 		       (vocab + tp - 1) / tp * tp);
 	report_suggest(r,
 		       "should_pad_vocab = true with "
-		       "make_vocab_size_divisible_by = 128: %" PRId64 " rows",
+		       "make_vocab_size_divisible_by = 128 (%" PRId64 " rows)",
 		       (vocab + 128 * tp - 1) / (128 * tp) * (128 * tp));
 }
 

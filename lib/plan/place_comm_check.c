@@ -86,7 +86,7 @@ static void check_context(const struct place *p, const struct shape *s,
 			   "a list of %d is not one for each of num_layers "
 			   "%" PRId64,
 			   count, s->num_layers);
-		report_suggest(r, "cp_comm_type = \"%s\" for all",
+		report_suggest(r, "cp_comm_type = \"%s\"",
 			       p->cp_comm_type.item[0]);
 	}
 	check_levels(p, r);
@@ -218,8 +218,7 @@ static void check_own_layers(const struct place *p, const struct shape *s,
 				   " groups and tensor_model_parallel_size "
 				   "%" PRId64 " do not divide one another",
 				   i, groups->item[i], tp);
-			report_suggest_divisors(r, "tensor_model_parallel_size",
-						groups->item[i], tp);
+			place_suggest_tp(p, s, r);
 			break;
 		}
 	for (int i = 0; i < widths->count; i++)
@@ -230,8 +229,7 @@ static void check_own_layers(const struct place *p, const struct shape *s,
 				   " is not a multiple of "
 				   "tensor_model_parallel_size %" PRId64,
 				   i, widths->item[i], tp);
-			report_suggest_divisors(r, "tensor_model_parallel_size",
-						widths->item[i], tp);
+			place_suggest_tp(p, s, r);
 			break;
 		}
 }

@@ -16,6 +16,16 @@ bool place_names(const struct texts *list, const char *word);
 /* Whether HEADS and GROUPS can be shared by TP ranks, whole ones on each. */
 bool place_heads_fit(int64_t heads, int64_t groups, int64_t tp);
 
+/* Whether TP ranks share every width of S evenly. */
+bool place_tp_fits(const struct shape *s, int64_t tp);
+
+/*
+ * Suggest the tensor parallel sizes nearest to the one of P that cut all of S
+ * evenly: heads, groups, feed-forward, sequence and what else is cut by it.
+ */
+void place_suggest_tp(const struct place *p, const struct shape *s,
+		      struct report *r);
+
 /* How ranks of a sequence, of a pipeline and of a layer talk. */
 void place_check_comm(const struct place *p, const struct shape *s,
 		      struct report *r);

@@ -8,6 +8,7 @@
 
 #include "kernels/attn_plan.h"
 #include "lib/plan/prog_build.h"
+#include "lib/plan/rope.h"
 
 /* Scratch of the CPU's reductions, at most. */
 #define SCRATCH_BYTES ((int64_t)4 << 20)
@@ -209,8 +210,8 @@ static void backward(struct build *b)
 		depth_backward(b, v);
 	if (st->final_norm) {
 		dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
-		norm_input(b, &dx, NO_REF, &v->dh[0], PART_FINAL_NORM_W,
-			   PART_FINAL_NORM_B, &v->last);
+		norm_input(b, b->norm, &dx, NO_REF, &v->dh[0],
+			   PART_FINAL_NORM_W, PART_FINAL_NORM_B, &v->last);
 		layers_backward(b, v, &dx);
 		return;
 	}
@@ -324,13 +325,6 @@ int64_t prog_attn_scratch(const struct config *c,
 				 : kern_attn_scratch(d, elem));
 }
 
-int64_t prog_rope_half(const struct shape *s)
-{
-	if (s->position_embedding_type != POS_ROPE)
-		return 0;
-	return (int64_t)((double)s->kv_channels * s->rotary_percent) / 2;
-}
-
 int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
 {
 	int64_t bytes = elements * (int64_t)spec_param_bytes(&c->spec);
@@ -348,8 +342,8 @@ static void set_dims(struct build *b)
 	const struct run *r = &b->in->config->run;
 	const struct grid *g = b->in->grid;
 	const struct slice *slice = b->in->slice;
-	struct kern_norm_dims *norm = arena_alloc(b->a, 1, sizeof(*norm));
-	struct kern_attn_dims *attn = arena_alloc(b->a, 1, sizeof(*attn));
+	struct kern_norm_dims *norm = arena_alloc(b->a, 3, sizeof(*norm));
+	struct kern_attn_dims *attn = arena_alloc(b->a, 2, sizeof(*attn));
 
 	b->tp = g->tp;
 	b->sp = b->in->config->place.sequence_parallel && g->tp > 1;
@@ -373,9 +367,19 @@ static void set_dims(struct build *b)
 		.zero_centered = s->layernorm_zero_centered_gamma,
 		.eps = s->layernorm_epsilon,
 	};
+	norm[1] = norm[2] = norm[0];
+	norm[1].N = b->N * b->H;
+	norm[2].N = b->N * b->G;
+	norm[1].C = norm[2].C = b->D;
 	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	b->norm = norm;
-	b->attn = attn;
+	b->qnorm = &norm[1];
+	b->knorm = &norm[2];
+	attn[1] = attn[0];
+	if (s->window_size.count && s->window_size.item[0] >= 0)
+		attn[1].window = s->window_size.item[0] + 1;
+	b->attn[0] = &attn[0];
+	b->attn[1] = &attn[1];
 	moe_dims(b);
 }
 
@@ -432,15 +436,15 @@ static void set_families(struct build *b)
 					FAMILY_HOST};
 	}
 	p->rope = NO_REF;
-	p->rope_half = prog_rope_half(s);
-	if (s->position_embedding_type == POS_ROPE) {
+	p->rope_half = rope_pairs(s);
+	if (p->rope_half) {
 		struct buf table =
 			buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
 
 		p->rope = buf_ref(&table);
 	}
-	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
-				    prog_attn_scratch(b->in->config, b->attn));
+	b->attn_scratch = buf_bytes(
+		b, FAMILY_ACT, prog_attn_scratch(b->in->config, b->attn[0]));
 	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
 				    rows > slice->elements ? rows
 							   : slice->elements);

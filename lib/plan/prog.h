@@ -214,9 +214,6 @@ struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 int64_t prog_attn_scratch(const struct config *c,
 			  const struct kern_attn_dims *d);
 
-/* Pairs of angles in the table of rope, 0 if there is none. */
-int64_t prog_rope_half(const struct shape *s);
-
 /*
  * Bytes of the CPUs' scratch for reductions of at most ELEMENTS at a time, in
  * a world of so many.

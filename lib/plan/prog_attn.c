@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first half of a layer: x += attn(norm(x)). */
 #include "lib/plan/prog_build.h"
+#include "lib/plan/rope.h"
 
 static int64_t qkv_width(const struct build *b)
 {
 	return (b->H + 2 * b->G) * b->D;
 }
 
+static const struct shape *shape_of(const struct build *b)
+{
+	return &b->in->config->shape;
+}
+
+static const struct kern_attn_dims *attn_dims(const struct build *b)
+{
+	return b->attn[shape_window(shape_of(b), b->layer) > 0];
+}
+
 static void emit_rope(struct build *b, struct ref qkv, bool backward)
 {
 	struct op *op;
 
-	if (b->out->rope.family < 0)
+	if (b->out->rope.family < 0 || !rope_turns(shape_of(b), b->layer))
 		return;
 	op = emit(b, OP_ROPE, backward ? KIND_BACKWARD : KIND_FORWARD,
 		  REFS(qkv, b->out->rope),
-		  DIMS(b->out->rope_half,
-		       b->in->config->shape.rotary_interleaved));
-	op->attn = b->attn;
+		  DIMS(b->out->rope_half, shape_of(b)->rotary_interleaved));
+	op->attn = attn_dims(b);
 	op->flag = backward;
 }
 
-/* Half of the products that causal attention needs: N * T * H * D. */
+/* PRODUCTS of two FLOPs for each pair of tokens and each element of a head. */
 static double attn_flops(const struct build *b, double products)
 {
-	return products * (double)b->N * (double)b->T * (double)(b->H * b->D);
+	return 2 * products * (double)b->N *
+	       shape_context(shape_of(b), b->layer) * (double)(b->H * b->D);
 }
 
 static void attention_forward(struct build *b, struct layer_saved *v)
@@ -37,7 +48,7 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
 		       buf_ref(&b->attn_scratch)),
 		  NULL, 0);
-	op->attn = b->attn;
+	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
@@ -55,7 +66,7 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 		       buf_ref(&v->lse), buf_ref(&v->qkv),
 		       buf_ref(&b->attn_scratch)),
 		  NULL, 0);
-	op->attn = b->attn;
+	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
@@ -65,6 +76,104 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 	buf_free(b, &v->lse);
 	buf_free(b, &v->qkv);
 	return dqkv;
+}
+
+/* qkv's parts, each by itself: q (N H, D), k and v (N G, D). */
+struct parts {
+	struct buf q, k, v;
+};
+
+/* A row for each token and group: its query heads, k, v. */
+static void part_bytes(const struct build *b, int64_t bytes[3])
+{
+	bytes[1] = bytes[2] = b->D * (int64_t)b->out->elem;
+	bytes[0] = b->H / b->G * bytes[1];
+}
+
+static struct parts take_apart(struct build *b, int kind, struct buf *qkv)
+{
+	int64_t n = b->N * b->G, x[3], row;
+	struct parts p;
+
+	part_bytes(b, x);
+	row = x[0] + x[1] + x[2];
+	p.q = columns(b, kind, qkv, n, 0, x[0], row);
+	p.k = columns(b, kind, qkv, n, x[0], x[1], row);
+	p.v = columns(b, kind, qkv, n, x[0] + x[1], x[2], row);
+	buf_free(b, qkv);
+	return p;
+}
+
+static struct buf put_together(struct build *b, int kind, struct parts *p)
+{
+	struct buf qkv = buf_new(b, FAMILY_ACT, b->N * qkv_width(b));
+	int64_t x[3];
+
+	part_bytes(b, x);
+	emit(b, OP_JOIN, kind,
+	     REFS(buf_ref(&qkv), buf_ref(&p->q), buf_ref(&p->k),
+		  buf_ref(&p->v)),
+	     DIMS(b->N * b->G, x[0], x[1], x[2]));
+	buf_free(b, &p->q);
+	buf_free(b, &p->k);
+	buf_free(b, &p->v);
+	return qkv;
+}
+
+/* Y = norm(X), of the heads DIMS is for; X and the statistics are kept. */
+static struct buf head_norm(struct build *b, struct buf x,
+			    const struct kern_norm_dims *dims, enum part w,
+			    struct norm_saved *v)
+{
+	struct buf y = buf_new(b, FAMILY_ACT, dims->N * dims->C);
+
+	v->x = x;
+	v->stat = buf_sums(b, FAMILY_ACT, 2 * dims->N);
+	emit(b, OP_NORM_FWD, KIND_FORWARD,
+	     REFS(buf_ref(&y), NO_REF, buf_ref(&v->stat), buf_ref(&x), NO_REF,
+		  NO_REF, param_ref(b, FAMILY_PARAM, w, b->layer),
+		  param_ref(b, FAMILY_PARAM, w + 1, b->layer)),
+	     NULL, 0)
+		->norm = dims;
+	forget(b, &v->x);
+	forget(b, &v->stat);
+	return y;
+}
+
+/* The norms of q's and k's heads, before their rotation. */
+static void heads_forward(struct build *b, struct layer_saved *v)
+{
+	struct parts p;
+
+	if (!shape_of(b)->qk_layernorm)
+		return;
+	p = take_apart(b, KIND_FORWARD, &v->qkv);
+	p.q = head_norm(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
+	p.k = head_norm(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	v->qkv = put_together(b, KIND_FORWARD, &p);
+}
+
+static struct buf head_norm_backward(struct build *b, struct buf dy,
+				     const struct kern_norm_dims *dims,
+				     enum part w, struct norm_saved *v)
+{
+	struct buf dx = buf_new(b, FAMILY_ACT, dims->N * dims->C);
+
+	norm_input(b, dims, &dx, NO_REF, &dy, w, w + 1, v);
+	return dx;
+}
+
+static void heads_backward(struct build *b, struct buf *dqkv,
+			   struct layer_saved *v)
+{
+	struct parts p;
+
+	if (!shape_of(b)->qk_layernorm)
+		return;
+	p = take_apart(b, KIND_BACKWARD, dqkv);
+	p.q = head_norm_backward(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
+	p.k = head_norm_backward(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	*dqkv = put_together(b, KIND_BACKWARD, &p);
 }
 
 void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
@@ -82,6 +191,7 @@ void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
 	gather_free(b, &y, &v->y1);
 	forget(b, &v->y1);
 	forget(b, &v->stat1);
+	heads_forward(b, v);
 	emit_rope(b, buf_ref(&v->qkv), false);
 	attention_forward(b, v);
 	forget(b, &v->qkv);
@@ -105,6 +215,7 @@ void attention_half_backward(struct build *b, struct buf *dx,
 	branch_free(b, &all, &mine, dx);
 	dqkv = attention_backward(b, &dout, v);
 	emit_rope(b, buf_ref(&dqkv), true);
+	heads_backward(b, &dqkv, v);
 	y = gather_rows(b, v->y1);
 	linear_weight(b, buf_ref(&dqkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
 		      qkv_width(b), b->C);

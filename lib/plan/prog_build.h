@@ -21,17 +21,18 @@ struct pool {
 	int64_t top, peak;
 };
 
-/* What the forward of one layer leaves for its backward. */
-struct layer_saved {
-	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
-	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
-	/* of a mixture of experts; fc1 and act are the experts' */
-	struct buf logits, prob, map, shared_fc1, shared_act;
-};
-
 /* A norm's input and its statistics. */
 struct norm_saved {
 	struct buf x, stat;
+};
+
+/* What the forward of one layer leaves for its backward. */
+struct layer_saved {
+	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
+	struct norm_saved q, k;		       /* with norms of their own */
+	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
+	/* of a mixture of experts; fc1 and act are the experts' */
+	struct buf logits, prob, map, shared_fc1, shared_act;
 };
 
 /* What the forward of a depth of multi-token prediction leaves. */
@@ -100,7 +101,8 @@ struct build {
 	bool sp;
 	double hidden_dropout, attention_dropout;
 	const struct kern_norm_dims *norm;
-	const struct kern_attn_dims *attn;
+	const struct kern_norm_dims *qnorm, *knorm; /* (N H, D), (N G, D) */
+	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
 	const struct kern_moe_dims *moe; /* the decoder's, of depths; or NULL */
 	struct buf attn_scratch, comm_scratch;
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
@@ -200,11 +202,14 @@ void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
  * dx = DRES (or 0) + the norm's input gradient for DY, both of this rank's
  * rows; frees DY and V.
  */
-void norm_input(struct build *b, const struct buf *dx, struct ref dres,
-		struct buf *dy, enum part w, enum part bias,
-		struct norm_saved *v);
+void norm_input(struct build *b, const struct kern_norm_dims *dims,
+		const struct buf *dx, struct ref dres, struct buf *dy,
+		enum part w, enum part bias, struct norm_saved *v);
 
 /* prog_attn.c and prog_mlp.c: the halves of a layer */
+/* A new (ROWS, BYTES): bytes AT .. of each row of X, STEP bytes long. */
+struct buf columns(struct build *b, int kind, const struct buf *x, int64_t rows,
+		   int64_t at, int64_t bytes, int64_t step);
 void attention_half(struct build *b, struct stream *s, struct layer_saved *v);
 void attention_half_backward(struct build *b, struct buf *dx,
 			     struct layer_saved *v);

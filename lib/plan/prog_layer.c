@@ -73,6 +73,16 @@ void stream_settle(struct build *b, struct stream *s)
 	s->bias = NO_REF;
 }
 
+struct buf columns(struct build *b, int kind, const struct buf *x, int64_t rows,
+		   int64_t at, int64_t bytes, int64_t step)
+{
+	struct buf y = buf_bytes(b, FAMILY_ACT, rows * bytes);
+
+	emit(b, OP_CUT, kind, REFS(buf_ref(&y), buf_at(x, at)),
+	     DIMS(rows, bytes, step));
+	return y;
+}
+
 void forget(struct build *b, struct buf *buf)
 {
 	if (!b->train)
@@ -106,9 +116,9 @@ void branch_free(struct build *b, struct buf *all, struct buf *mine,
 		buf_free(b, mine);
 }
 
-void norm_input(struct build *b, const struct buf *dx, struct ref dres,
-		struct buf *dy, enum part w, enum part bias,
-		struct norm_saved *v)
+void norm_input(struct build *b, const struct kern_norm_dims *dims,
+		const struct buf *dx, struct ref dres, struct buf *dy,
+		enum part w, enum part bias, struct norm_saved *v)
 {
 	emit(b, OP_NORM_BWD, KIND_BACKWARD,
 	     REFS(buf_ref(dx), param_ref(b, FAMILY_GRAD, w, b->layer),
@@ -116,7 +126,7 @@ void norm_input(struct build *b, const struct buf *dx, struct ref dres,
 		  buf_ref(&v->x), buf_ref(&v->stat),
 		  param_ref(b, FAMILY_PARAM, w, b->layer)),
 	     NULL, 0)
-		->norm = b->norm;
+		->norm = dims;
 	buf_free(b, dy);
 	buf_free(b, &v->x);
 	buf_free(b, &v->stat);
@@ -128,7 +138,7 @@ void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
 	struct norm_saved v = {*x, *stat};
 
 	dy = reduce_rows(b, dy);
-	norm_input(b, dx, buf_ref(dx), &dy, w, bias, &v);
+	norm_input(b, b->norm, dx, buf_ref(dx), &dy, w, bias, &v);
 	*x = v.x;
 	*stat = v.stat;
 }

@@ -134,6 +134,6 @@ void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v)
 		dy = dense_backward(b, dx, v);
 	}
 	norm = (struct norm_saved){v->x2, v->stat2};
-	norm_input(b, dx, buf_ref(dx), &dy, PART_MLP_NORM_W, PART_MLP_NORM_B,
-		   &norm);
+	norm_input(b, b->norm, dx, buf_ref(dx), &dy, PART_MLP_NORM_W,
+		   PART_MLP_NORM_B, &norm);
 }

@@ -117,17 +117,6 @@ void depth_forward(struct build *b, struct chunk_saved *v)
 	d->last.x = s.x;
 }
 
-/* A new (ROWS, columns of BYTES), those of X from byte AT of each row on. */
-static struct buf columns(struct build *b, const struct buf *x, int64_t rows,
-			  int64_t at, int64_t bytes, int64_t step)
-{
-	struct buf y = buf_bytes(b, FAMILY_ACT, rows * bytes);
-
-	emit(b, OP_CUT, KIND_BACKWARD, REFS(buf_ref(&y), buf_at(x, at)),
-	     DIMS(rows, bytes, step));
-	return y;
-}
-
 /* The gradient of z for that of the projection, which is freed. */
 static struct buf project_backward(struct build *b, struct buf *dx,
 				   struct buf *z)
@@ -137,8 +126,8 @@ static struct buf project_backward(struct build *b, struct buf *dx,
 	if (b->tp > 1) {
 		int64_t part = row_bytes(b) / b->tp;
 
-		mine = columns(b, &all, b->N, b->in->slice->at.tp * part, part,
-			       row_bytes(b));
+		mine = columns(b, KIND_BACKWARD, &all, b->N,
+			       b->in->slice->at.tp * part, part, row_bytes(b));
 	}
 	wide = gather_wide(b, *z, 2 * b->C);
 	linear_weight(b, buf_ref(&mine), buf_ref(&wide), PART_EH_PROJ_W, PARTS,
@@ -162,17 +151,17 @@ void depth_backward(struct build *b, struct chunk_saved *v)
 
 	enter(b);
 	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	norm_input(b, &dx, NO_REF, &v->dh[b->depth], PART_FINAL_NORM_W,
+	norm_input(b, b->norm, &dx, NO_REF, &v->dh[b->depth], PART_FINAL_NORM_W,
 		   PART_FINAL_NORM_B, &d->last);
 	layer_backward(b, &dx, &d->layer);
 	dz = project_backward(b, &dx, &d->z);
-	half = columns(b, &dz, b->rows, row, row, 2 * row);
-	norm_input(b, before, buf_ref(before), &half, PART_HNORM_W,
+	half = columns(b, KIND_BACKWARD, &dz, b->rows, row, row, 2 * row);
+	norm_input(b, b->norm, before, buf_ref(before), &half, PART_HNORM_W,
 		   PART_HNORM_B, &hnorm);
-	half = columns(b, &dz, b->rows, 0, row, 2 * row);
+	half = columns(b, KIND_BACKWARD, &dz, b->rows, 0, row, 2 * row);
 	buf_free(b, &dz);
 	de = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	norm_input(b, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,
+	norm_input(b, b->norm, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,
 		   &d->enorm);
 	b->layer = -1;
 	embed_backward(b, &de);

@@ -79,7 +79,6 @@ int seal_build(const char **out, const struct verdict *v,
 	struct cluster on = *cl;
 	const char *body;
 
-	on.world = v->world;
 	cluster_finish(&on);
 	if (!on.nodes && on.gpus_per_node && on.world % on.gpus_per_node == 0)
 		on.nodes = on.world / on.gpus_per_node;

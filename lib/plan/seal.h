@@ -23,7 +23,8 @@ enum { SEAL_SCRIPT_MAX = 4 << 20 };
 
 /*
  * The seal of V, which is valid, for a job on CL; GPUS: on GPUs.  CODE_USAGE
- * if the world or the vocabulary is not known.
+ * if CL has no world (one that was assumed for V will not do), or the
+ * vocabulary is not known.
  */
 int seal_build(const char **out, const struct verdict *v,
 	       const struct cluster *cl, bool gpus, struct err *e);

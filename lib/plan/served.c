@@ -230,6 +230,9 @@ static void unserved_spec(const struct config *c, struct report *r)
 	if (dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-precision", spec, params_dtype,
 			 "fp64 is run on CPUs only");
+	if (c->shape.window_size.count && c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-attention", shape, window_size,
+			 "windows of attention are run on CPUs only so far");
 	if (c->spec.pipeline_dtype != DTYPE_NAMED + dtype)
 		UNSERVED("served-precision", spec, pipeline_dtype,
 			 "messages between stages have params_dtype so far");
@@ -298,10 +301,6 @@ int config_unserved(const struct config *c, struct report *r)
 	size_t before = report_count(r, WARNING);
 
 	judge_all(c, judge_served, r);
-	if (c->shape.position_embedding_type != POS_LEARNED &&
-	    c->shape.position_embedding_type != POS_ROPE)
-		UNSERVED("served-positions", shape, position_embedding_type,
-			 "only learned_absolute and rope are run so far");
 	if (c->place.data_parallel_sharding_strategy > SHARD_OPTIM)
 		UNSERVED("served-sharding", place,
 			 data_parallel_sharding_strategy,

@@ -111,6 +111,18 @@ bool shape_is_complete(const struct shape *s);
 /* Whether decoder LAYER (global, from 0) is a mixture of experts. */
 bool shape_is_moe(const struct shape *s, int64_t layer);
 
+/*
+ * Keys that a query of LAYER sees, its own included; 0: all before it.  Layers
+ * of multi-token prediction are like the last.
+ */
+int64_t shape_window(const struct shape *s, int64_t layer);
+
+/*
+ * Keys that a query of LAYER sees on average, its own left out: half of the
+ * sequence, less within a window.  What FLOPs are counted by.
+ */
+double shape_context(const struct shape *s, int64_t layer);
+
 /* Whether LAYER has the gated delta rule instead of softmax attention. */
 bool shape_is_delta(const struct shape *s, int64_t layer);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <math.h>
 
 #include "lib/plan/shape_rule.h"
 
@@ -188,6 +189,18 @@ static void check_yarn(const struct shape *s, struct report *r)
 			   "yarn has no rotary_interleaved");
 }
 
+/* The even width of KV nearest to WIDTH, as a share that rounds down to it. */
+static void suggest_percent(int64_t kv, int64_t width, struct report *r)
+{
+	int64_t even = width + 2 - width % 2;
+
+	if (even > kv)
+		even = kv - kv % 2;
+	if (even)
+		report_suggest(r, "rotary_percent = %.6g",
+			       ceil(1e6 * (double)even / (double)kv) / 1e6);
+}
+
 void shape_check_rotation(const struct shape *s, struct report *r)
 {
 	int64_t width;
@@ -210,9 +223,7 @@ void shape_check_rotation(const struct shape *s, struct report *r)
 			   " * rotary_percent %g) = %" PRId64
 			   " is not an even width above 0",
 			   s->kv_channels, s->rotary_percent, width);
-		report_suggest(r, "rotary_percent = %.15g",
-			       (double)(width + 1 + (width % 2 == 0)) /
-				       (double)s->kv_channels);
+		suggest_percent(s->kv_channels, width, r);
 	} else if (s->position_embedding_type == POS_MROPE) {
 		check_sections(s, width, r);
 	}

@@ -39,6 +39,25 @@ static void check_required(const struct shape *s, struct report *r)
 			   "must be given: the true vocabulary, unpadded");
 }
 
+/* The numbers of heads nearest to the one that does not divide. */
+static void suggest_heads(const struct shape *s, struct report *r)
+{
+	const struct origin *from =
+		field_from(&shape_group, s, &s->num_query_groups);
+	int64_t groups = from->kind == ORIGIN_GIVEN ? s->num_query_groups : 1;
+	int64_t h = s->hidden_size, below = s->num_attention_heads - 1;
+	int64_t above = below + 2;
+
+	while (below > 0 && (h % below || below % groups))
+		below--;
+	while (above <= h && (h % above || above % groups))
+		above++;
+	if (below > 0)
+		report_suggest(r, "num_attention_heads = %" PRId64, below);
+	if (above <= h)
+		report_suggest(r, "num_attention_heads = %" PRId64, above);
+}
+
 static void check_heads(const struct shape *s, struct report *r)
 {
 	int64_t h = s->hidden_size, heads = s->num_attention_heads;
@@ -53,7 +72,7 @@ static void check_heads(const struct shape *s, struct report *r)
 			   " is not a multiple of num_attention_heads %" PRId64
 			   " and kv_channels is not given",
 			   h, heads);
-		report_suggest_divisors(r, "num_attention_heads", h, heads);
+		suggest_heads(s, r);
 	}
 	if (IS_SET(heads) && IS_SET(groups) && heads % groups) {
 		report_add(r, "shape-groups", ERROR, AT(num_query_groups),

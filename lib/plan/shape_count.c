@@ -17,6 +17,30 @@ bool shape_is_moe(const struct shape *s, int64_t layer)
 	return freq->item[0] && layer % freq->item[0] == 0;
 }
 
+int64_t shape_window(const struct shape *s, int64_t layer)
+{
+	const struct ints *skip = &s->window_attn_skip_freq;
+	bool all = false;
+
+	if (layer >= s->num_layers)
+		layer = s->num_layers - 1;
+	if (!s->window_size.count || s->window_size.item[0] < 0)
+		return 0;
+	if (skip->is_list)
+		all = layer >= skip->count || !skip->item[layer];
+	else if (skip->count)
+		all = !skip->item[0] || (layer + 1) % skip->item[0] == 0;
+	return all ? 0 : s->window_size.item[0] + 1;
+}
+
+double shape_context(const struct shape *s, int64_t layer)
+{
+	double t = (double)s->seq_length;
+	double w = (double)shape_window(s, layer) - 1;
+
+	return w >= 0 && w < t ? w - w * w / (2 * t) : t / 2;
+}
+
 bool shape_uses_ffn(const struct shape *s)
 {
 	if (s->heterogeneous_ffn_hidden_size.count)

@@ -9,8 +9,6 @@
 #include "lib/plan/gpu.h"
 #include "lib/plan/show_text.h"
 
-static const int zeros[] = {0, 1, 2, 3};
-
 static const char *again_text(const struct placement *p, struct arena *a)
 {
 	if (p->again == AGAIN_NONE)
@@ -37,7 +35,7 @@ static void put_row(FILE *f, const char *name, const struct suggestion *r,
 		"%5s %3d %3s %3d %3d %3d %3d %3d %5d %3" PRId64
 		"  %-9s %4d %6s %8s %6s %4.1f%% %5.1f%% %4s\n",
 		name, p->tp, p->sp ? "yes" : "-", p->pp, p->vp, p->cp, p->ep,
-		p->etp, p->dp, p->micro, again_text(p, a), zeros[p->sharding],
+		p->etp, p->dp, p->micro, again_text(p, a), (int)p->sharding,
 		word_bytes(r->memory).s, seconds_text(r->step, a),
 		word_flops(r->tokens_per_second).s, 100 * r->flops_share,
 		100 * r->bubble, r->planned ? "yes" : "no");
@@ -132,8 +130,13 @@ static void put_hints(FILE *f, const char *text)
 void show_suggest(FILE *f, const struct suggest *s, const char *file,
 		  struct arena *a)
 {
+	int64_t batch = s->loaded->run.global_batch_size;
+
 	fprintf(f, "%s on %s: %s placements looked at\n", file,
 		where_text(s, a), word_count(s->looked_at).s);
+	fprintf(f, "a step is %s sample%s of %s tokens (seq_length)\n",
+		word_count(batch).s, plural(batch),
+		word_count(s->loaded->shape.seq_length).s);
 	put_hints(f, s->hints);
 	if (!s->on.gpu->measured)
 		fprintf(f,
@@ -172,7 +175,7 @@ static json_t *json_row(const struct suggestion *r, struct arena *a)
 		"tp", p->tp, "sequence_parallel", p->sp, "pp", p->pp, "vp",
 		p->vp, "cp", p->cp, "ep", p->ep, "etp", p->etp, "dp", p->dp,
 		"micro_batch_size", (json_int_t)p->micro, "recompute",
-		again_text(p, a), "zero", zeros[p->sharding], "memory_bytes",
+		again_text(p, a), "zero", (int)p->sharding, "memory_bytes",
 		(json_int_t)r->memory, "memory_planned", r->planned,
 		"step_seconds", r->step, "tokens_per_second",
 		r->tokens_per_second, "mfu", r->flops_share, "bubble",

@@ -229,9 +229,10 @@ static void put_axis(const struct draw *d, double top, double bottom)
 			  ? "time as a share of the step: FLOPs as times, "
 			    "messages free; numbers are micro-batches"
 			  : arena_printf(d->show->a,
-					 "time as a share of %.3g s, estimated "
+					 "time as a share of the pipeline's "
+					 "%.4g s, of %.4g s a step, estimated "
 					 "for %s; numbers are micro-batches",
-					 step_time(d),
+					 step_time(d), d->show->estimate->step,
 					 d->show->cluster->gpu->name));
 }
 

@@ -326,6 +326,23 @@ static int layout_wrong(struct cut *c, const char *id, const char *fmt, ...)
 	return -1;
 }
 
+/* Pipelines nearest to the one that COUNT stages do not fill; 1 has none. */
+static void suggest_ranks(struct cut *c, int64_t count)
+{
+	int64_t below = c->pp - 1, above = c->pp + 1;
+
+	while (below > 1 && count % below)
+		below--;
+	while (above < count && count % above)
+		above++;
+	if (below > 1)
+		report_suggest(c->r, "pipeline_model_parallel_size = %" PRId64,
+			       below);
+	if (above <= count)
+		report_suggest(c->r, "pipeline_model_parallel_size = %" PRId64,
+			       above);
+}
+
 /* The stages of a layout make whole chunks on every rank. */
 static int layout_chunks(struct cut *c, const char *text, int count)
 {
@@ -334,8 +351,7 @@ static int layout_chunks(struct cut *c, const char *text, int count)
 			     "layout '%.200s' has %d stage%s, not a multiple "
 			     "of pipeline_model_parallel_size %" PRId64,
 			     text, count, plural(count), c->pp);
-		report_suggest_divisors(c->r, "pipeline_model_parallel_size",
-					count, c->pp);
+		suggest_ranks(c, count);
 		return -1;
 	}
 	if (IS_SET(c->vp) && c->vp != count / c->pp)

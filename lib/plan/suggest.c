@@ -45,6 +45,12 @@ static struct config *one_rank(const struct config *loaded, struct arena *a,
 				r.list[i].path, r.list[i].message);
 			return NULL;
 		}
+	if (!shape_is_complete(&c->shape)) {
+		err_set(e, CODE_CONFIG,
+			"the vocabulary is not known, and embedding and head "
+			"take memory and time: --vocab-size N");
+		return NULL;
+	}
 	return c;
 }
 

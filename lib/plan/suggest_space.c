@@ -108,7 +108,7 @@ static void add_entry(struct search *f, const struct placement *place)
 	int vp = most_virtual(f, place->pp);
 	struct entry *x;
 
-	if (vp < 1 || (m < place->pp && place->pp > 1 && m < 1))
+	if (vp < 1)
 		return;
 	vp = m % place->pp ? 1 : vp;
 	f->entry = arena_grow(f->a, f->entry, f->entries, &f->entry_cap,
@@ -183,16 +183,6 @@ static void add_experts(struct search *f, struct placement *place)
 		}
 }
 
-static bool tp_fits(const struct shape *s, int64_t tp)
-{
-	int64_t shared = s->moe_shared_expert_intermediate_size;
-
-	return place_heads_fit(s->num_attention_heads, s->num_query_groups,
-			       tp) &&
-	       (!shape_uses_ffn(s) || s->ffn_hidden_size % tp == 0) &&
-	       (!IS_SET(shared) || shared % tp == 0);
-}
-
 static void add_entries(struct search *f)
 {
 	const struct shape *s = &f->c.shape;
@@ -206,7 +196,7 @@ static void add_entries(struct search *f)
 					.tp = tp, .cp = cp, .sp = sp};
 
 				if (f->on->world % ((int64_t)tp * cp) ||
-				    !tp_fits(s, tp) ||
+				    !place_tp_fits(s, tp) ||
 				    (cp > 1 && s->seq_length % (2 * cp)) ||
 				    (sp && s->seq_length / cp % tp))
 					continue;

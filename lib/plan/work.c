@@ -294,20 +294,6 @@ static int64_t own_size(const struct ints *list, int64_t layer)
 	return layer < list->count ? list->item[layer] : 0;
 }
 
-/* Whether LAYER attends to its window only. */
-static bool in_window(const struct shape *s, int64_t layer)
-{
-	const struct ints *skip = &s->window_attn_skip_freq;
-
-	if (!s->window_size.count)
-		return false;
-	if (!skip->count)
-		return true;
-	if (skip->is_list)
-		return layer < skip->count && skip->item[layer];
-	return skip->item[0] && (layer + 1) % skip->item[0] != 0;
-}
-
 int64_t work_layer_kind(const struct shape *s, int64_t layer)
 {
 	bool mtp = layer >= s->num_layers;
@@ -319,6 +305,6 @@ int64_t work_layer_kind(const struct shape *s, int64_t layer)
 	kind ^= (uint64_t)own_size(&s->heterogeneous_ffn_hidden_size, n) *
 		0xc2b2ae3d27d4eb4fu;
 	kind = kind << 4 | (uint64_t)mtp << 3 | shape_is_moe(s, n) << 2 |
-	       shape_is_delta(s, n) << 1 | in_window(s, n);
+	       shape_is_delta(s, n) << 1 | (shape_window(s, n) > 0);
 	return (int64_t)kind;
 }

@@ -48,10 +48,7 @@ static double context(const struct work_dims *d, int64_t layer)
 		w = (double)s->dsa_indexer_topk;
 		return w - w * w / (2 * t);
 	}
-	if (!(work_layer_kind(s, layer) & 1) || s->window_size.item[0] < 0)
-		return t / 2;
-	w = (double)s->window_size.item[0];
-	return w < t ? w - w * w / (2 * t) : t / 2;
+	return shape_context(s, layer);
 }
 
 static void add_softmax(struct works *w, const struct work_dims *d,

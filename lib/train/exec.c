@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "lib/base/sys.h"
+#include "lib/plan/rope.h"
 #include "lib/train/machine.h"
 
 /* What ops get, and what the host writes for the next run. */
@@ -64,26 +65,30 @@ struct exec_objective exec_objective(const struct exec *x, int mb, int depth)
 	return o;
 }
 
-/* {cos, sin} of position t times base^(-j / R): model-numerics 2.6. */
-static void make_rope(void *table, size_t sum, int64_t half,
-		      const struct shape *s)
+/* {cos, sin} of each position's angles. */
+static int make_rope(void *table, size_t sum, const struct shape *s,
+		     struct err *e)
 {
-	for (int64_t t = 0; t < s->seq_length; t++) {
-		for (int64_t j = 0; j < half; j++) {
-			double angle =
-				(double)t *
-				pow(s->rotary_base, -(double)j / (double)half);
-			int64_t i = 2 * (t * half + j);
+	int64_t half = rope_pairs(s);
+	double *freq = malloc((size_t)half * sizeof(*freq)), factor;
 
-			if (sum == sizeof(double)) {
-				((double *)table)[i] = cos(angle);
-				((double *)table)[i + 1] = sin(angle);
-			} else {
-				((float *)table)[i] = (float)cos(angle);
-				((float *)table)[i + 1] = (float)sin(angle);
-			}
+	if (!freq)
+		return err_set(e, CODE_LAUNCH, "out of memory");
+	factor = rope_frequencies(s, freq);
+	for (int64_t i = 0; i < s->seq_length * half; i++) {
+		double angle = (double)(i / half) * freq[i % half];
+		double x = factor * cos(angle), y = factor * sin(angle);
+
+		if (sum == sizeof(double)) {
+			((double *)table)[2 * i] = x;
+			((double *)table)[2 * i + 1] = y;
+		} else {
+			((float *)table)[2 * i] = (float)x;
+			((float *)table)[2 * i + 1] = (float)y;
 		}
 	}
+	free(freq);
+	return 0;
 }
 
 static int fill_rope(struct exec *x, const struct shape *s, struct err *e)
@@ -100,10 +105,10 @@ static int fill_rope(struct exec *x, const struct shape *s, struct err *e)
 		return err_set(e, CODE_LAUNCH,
 			       "cannot allocate %zu bytes for rope's table",
 			       bytes);
-	make_rope(table, p->sum, p->rope_half, s);
-	bad = x->machine->copy(x, at(x, p->rope), table, bytes, e);
+	bad = make_rope(table, p->sum, s, e) ||
+	      x->machine->copy(x, at(x, p->rope), table, bytes, e);
 	free(table);
-	return bad;
+	return bad ? -1 : 0;
 }
 
 int exec_open(struct exec *x, const struct prog *p, const struct machine *m,

@@ -13,7 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
 #include "lib/base/version.h"
-#include "lib/plan/flops.h"
+#include "lib/plan/estimate.h"
 #include "lib/train/data.h"
 #include "lib/train/device_choice.h"
 #include "lib/train/metrics.h"
@@ -28,7 +28,7 @@ struct loop {
 	struct boot *boot;
 	const struct config *c;
 	const struct machine *machine;
-	int64_t profile;
+	const struct loop_options *opt;
 	struct arena arena;
 	struct comm *comm;
 	struct trainer trainer;
@@ -93,6 +93,9 @@ static int open_data(struct loop *l, struct err *e)
 
 	l->window = arena_alloc(&l->arena, (size_t)c->shape.seq_length + 1,
 				sizeof(*l->window));
+	if (l->opt->eval)
+		return data_open(&l->data[1], &c->run, &c->shape,
+				 (enum data_split)l->opt->split, seed, e);
 	if (data_open(&l->data[0], &c->run, &c->shape, DATA_TRAIN, seed, e))
 		return -1;
 	if (IS_SET(c->run.eval_interval) &&
@@ -161,7 +164,7 @@ static int open_all(struct loop *l, struct err *e)
 	const struct config *c = l->c;
 	struct watchdog_hooks hooks = {describe, warn, expire, l};
 	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
-	bool first = l->boot->rank == 0;
+	bool writes = l->boot->rank == 0 && !l->opt->eval;
 
 	if (sys_check_space(GEMM_MIB + THREAD_MIB * (int64_t)threads(l),
 			    "the threads (run.num_threads)", e))
@@ -178,12 +181,12 @@ static int open_all(struct loop *l, struct err *e)
 			 l->machine, l->comm, &l->arena, e) ||
 	    sys_check_space(GEMM_MIB, "matrix products", e))
 		return -1;
-	l->trainer.profile = l->profile;
+	l->trainer.profile = l->boot->rank ? 0 : l->opt->profile;
 	watchdog_phase(l->watchdog, "load", timeout);
 	if (resume_load(&l->resume, &l->trainer, &l->arena, e))
 		return -1;
 	l->saved = l->resume.own ? l->trainer.step : -1;
-	return metrics_open(&l->metrics, first ? c->run.dir : NULL,
+	return metrics_open(&l->metrics, writes ? c->run.dir : NULL,
 			    l->trainer.step, c->run.log_interval,
 			    c->run.train_iters, e);
 }
@@ -212,9 +215,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		l->trainer.consumed_samples - later * c->run.global_batch_size;
 	double tokens =
 		(double)(c->run.global_batch_size * c->shape.seq_length);
-	double flops = flops_model(
-		&c->shape, place_padded_vocab(&c->place, c->shape.vocab_size),
-		c->run.global_batch_size);
+	double flops = estimate_flops(c);
 	struct metrics_row row = {
 		.step = r->step,
 		.loss = r->loss,
@@ -303,7 +304,7 @@ static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
 static int train(struct loop *l, enum code *code, struct err *e)
 {
 	const struct run *run = &l->c->run;
-	const int64_t first = l->trainer.step;
+	const int64_t first = l->trainer.step, profile = l->trainer.profile;
 	struct trainer_result r = {0};
 	bool stop = false;
 	char why[256];
@@ -316,10 +317,10 @@ static int train(struct loop *l, enum code *code, struct err *e)
 		    save(l, e))
 			return -1;
 	}
-	if (l->profile > l->trainer.step || (l->profile && l->profile <= first))
+	if (profile > l->trainer.step || (profile && profile <= first))
 		log_warn("--profile %" PRId64 ": the job ran steps %" PRId64
 			 " to %" PRId64,
-			 l->profile, first + 1, l->trainer.step);
+			 profile, first + 1, l->trainer.step);
 	if (save(l, e))
 		return -1;
 	*code = l->trainer.step < run->train_iters ? CODE_STOPPED : CODE_DONE;
@@ -327,6 +328,54 @@ static int train(struct loop *l, enum code *code, struct err *e)
 		log_info("stopped at step %" PRId64 ": %s", l->trainer.step,
 			 stop_text(&l->stop, why, sizeof(why)));
 	return 0;
+}
+
+/* Batches of an evaluation: run.eval_iters if somebody set it, else all. */
+static int64_t eval_batches(const struct loop *l, int64_t windows)
+{
+	const struct run *run = &l->c->run;
+	int64_t all = windows / run->global_batch_size;
+	bool given = field_from(&run_group, run, &run->eval_iters)->kind ==
+		     ORIGIN_GIVEN;
+
+	return given && run->eval_iters < all ? run->eval_iters : all;
+}
+
+static int evaluate(struct loop *l, struct err *e)
+{
+	const char *const split[DATA_SPLITS] = {"train", "valid", "test"};
+	const struct run *run = &l->c->run;
+	struct trainer_data data = {l, sample};
+	int64_t windows = data_windows(l->data[1]);
+	int64_t batches = eval_batches(l, windows), samples;
+	double loss;
+
+	if (!batches)
+		return err_set(e, CODE_USAGE,
+			       "the %s split has %" PRId64
+			       " samples of %" PRId64
+			       " tokens, fewer than global_batch_size %" PRId64,
+			       split[l->opt->split], windows,
+			       l->c->shape.seq_length, run->global_batch_size);
+	watchdog_phase(l->watchdog, "evaluation",
+		       run->watchdog_seconds * (double)batches);
+	if (trainer_eval(&l->trainer, &data, batches, &loss, e))
+		return -1;
+	samples = batches * run->global_batch_size;
+	if (l->boot->rank)
+		return 0;
+	log_info("step %" PRId64
+		 ", %s: loss %.4f, perplexity %.2f, over %" PRId64
+		 " of %" PRId64 " samples",
+		 l->trainer.step, split[l->opt->split], loss, exp(loss),
+		 samples, windows);
+	printf("{\"step\": %" PRId64
+	       ", \"split\": \"%s\", \"samples\": %" PRId64
+	       ", \"tokens\": %" PRId64
+	       ", \"loss\": %.17g, \"perplexity\": %.17g}\n",
+	       l->trainer.step, split[l->opt->split], samples,
+	       samples * l->c->shape.seq_length, loss, exp(loss));
+	return sys_flush_stdout(e);
 }
 
 static void tell_memory(const struct loop *l)
@@ -350,11 +399,18 @@ static int start(struct loop *l, bool *done, struct err *e)
 	const struct config *c = l->c;
 	bool first = l->boot->rank == 0;
 
-	if (first && c->run.dir &&
+	if (first && c->run.dir && !l->opt->eval &&
 	    owner_open(&l->owner, c->run.dir, l->boot->machine, e))
 		return -1;
 	if (resume_choose(&l->resume, c, first ? say : NULL, e))
 		return -1;
+	if (l->opt->eval) {
+		if (!l->resume.path)
+			return err_set(e, CODE_CKPT,
+				       "nothing to evaluate: neither run.dir "
+				       "nor run.load has a checkpoint");
+		return 0;
+	}
 	*done = l->resume.own && l->resume.step >= c->run.train_iters;
 	if (*done && first)
 		log_info("'%s' has step %" PRId64 " of %" PRId64
@@ -364,12 +420,12 @@ static int start(struct loop *l, bool *done, struct err *e)
 }
 
 int loop_run(struct boot *boot, const struct config *c, const struct machine *m,
-	     int64_t profile, enum code *code, struct err *e)
+	     const struct loop_options *opt, enum code *code, struct err *e)
 {
 	struct loop l = {.boot = boot,
 			 .c = c,
 			 .machine = m,
-			 .profile = boot->rank ? 0 : profile,
+			 .opt = opt,
 			 .saved = -1,
 			 .owner = -1,
 			 .metrics.fd = -1};
@@ -381,10 +437,10 @@ int loop_run(struct boot *boot, const struct config *c, const struct machine *m,
 		return -1;
 	bad = start(&l, &done, e);
 	if (!bad && !done)
-		bad = stop_open(&l.stop, c->run.dir,
+		bad = stop_open(&l.stop, opt->eval ? NULL : c->run.dir,
 				c->run.exit_duration_in_mins, e) ||
 		      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
-		      train(&l, code, e);
+		      (opt->eval ? evaluate(&l, e) : train(&l, code, e));
 	if (!bad && !done)
 		tell_memory(&l);
 	if ((!bad && !done) || boot->world == 1)

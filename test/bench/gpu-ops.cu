@@ -216,7 +216,8 @@ static void time_vocabulary(const struct model &model)
 	timed("ce_sums", MV, 0,
 	      [&] { k.ce_sums(queue, sums, logits, m, ids, M, V, V, 0); });
 	timed("ce_grad", 2 * MV, 0, [&] {
-		k.ce_grad(queue, loss, logits, m, sums, ids, coef, M, V, V, 0);
+		k.ce_grad(queue, loss, NULL, logits, m, sums, ids, coef, M, V,
+			  V, 0);
 	});
 }
 
