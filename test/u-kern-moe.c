@@ -243,6 +243,114 @@ static void ties(void **state)
 	}
 }
 
+/* Whether choice I is among those that its expert has room for. */
+static bool has_room(const struct kern *k, const struct kern_map *m,
+		     const void *prob, int64_t i)
+{
+	int64_t each = dims.M * dims.K, first = i / each * each, before = 0;
+
+	for (int64_t j = first; j < first + each && dims.capacity; j++) {
+		double p = get(k, prob, j), mine = get(k, prob, i);
+		bool earlier = dims.by_position
+				       ? j < i
+				       : p > mine || (p == mine && j < i);
+
+		before += m->expert[j] == m->expert[i] && earlier;
+	}
+	return !dims.capacity || before < dims.capacity;
+}
+
+/* Three ranks with two experts each; this is the second one. */
+static void make_ranks(int64_t capacity, bool by_position)
+{
+	dims.M = T;
+	dims.ranks = 3;
+	dims.me = 1;
+	dims.first = 2;
+	dims.experts = 2;
+	dims.capacity = capacity;
+	dims.by_position = by_position;
+}
+
+/* Rows are those of this rank's experts, as far as they have room. */
+static void check_rows(const struct kern *k, const struct kern_map *m,
+		       const void *prob)
+{
+	int64_t r = 0;
+
+	for (int64_t e = 0; e < dims.experts; e++) {
+		for (int64_t i = 0; i < N * dims.K; i++)
+			if (m->expert[i] == dims.first + e &&
+			    has_room(k, m, prob, i))
+				assert_int_equal(m->row[i], r++);
+		assert_int_equal(m->end[e], r);
+	}
+	assert_true(r <= kern_moe_rows(&dims));
+	for (int64_t i = 0; i < N * dims.K; i++)
+		r -= m->row[i] >= 0;
+	assert_int_equal(r, 0);
+}
+
+/*
+ * Capacities of 1 and 2, by probability and by place, with ties; losses and
+ * gradients are of this rank's tokens alone.
+ */
+static void ranks(void **state)
+{
+	double *alone = zeros(T * E);
+
+	(void)state;
+	for (int i = 0; i < 4 * CASES; i++) {
+		double stat[2][MOE_METRICS] = {{0}}, prob[2][R];
+		int32_t *map[2];
+		struct kern_map m;
+		double *dx = zeros(T * E), *mine;
+
+		make_case(i / 4);
+		for (int64_t e = 0; e < E; e++) /* as probable as another */
+			logits[7 * E + e] = logits[8 * E + e];
+		mine = logits + T * E;
+		make_ranks(i % 4 / 2 + 1, i % 2);
+		map[0] = map_new();
+		m = kern_map(map[0], &dims);
+		kern_cpu_f64.route_fwd(NULL, prob[0], map[0], stat[0], logits,
+				       &dims);
+		check_rows(&kern_cpu_f64, &m, prob[0]);
+		kern_cpu_f64.route_bwd(NULL, dx, dprob, mine, map[0], &coef,
+				       &dims);
+		dims.ranks = 1;
+		dims.me = dims.first = dims.capacity = 0;
+		dims.experts = E;
+		map[1] = map_new();
+		kern_cpu_f64.route_fwd(NULL, prob[1], map[1], stat[1], mine,
+				       &dims);
+		kern_cpu_f64.route_bwd(NULL, alone, dprob, mine, map[1], &coef,
+				       &dims);
+		assert_memory_equal(stat[0], stat[1], sizeof(stat[0]));
+		assert_memory_equal(dx, alone, T * E * sizeof(*dx));
+	}
+}
+
+/* Rows that are not there: nothing goes, nothing comes, no gradient. */
+static void no_rows(void **state)
+{
+	static const int32_t row[4] = {1, -1, -1, 0};
+	double x[4] = {1, 2, 3, 4}, y[2] = {9, 9}, back[2] = {9, 9};
+	double wide[4] = {1, 2, 3, 4}, p[4] = {2, 2, 2, 2}, dp[4], out[2];
+	const struct kern *k = &kern_cpu_f64;
+
+	(void)state;
+	k->gather(NULL, y, x, row, 2, 2, 1);
+	assert_true(y[1] == 1 && y[0] == 2);
+	k->combine(NULL, back, y, row, 2, 2, 1);
+	assert_true(back[0] == 1 && back[1] == 2);
+	k->expert_act_fwd(NULL, out, x, p, row, 4, 1, KERN_RELU2, false);
+	assert_true(out[1] == 2 * 4 && out[0] == 2 * 1);
+	k->expert_act_bwd(NULL, wide, dp, y, x, p, row, 4, 1, KERN_RELU2,
+			  false);
+	assert_true(dp[0] == 1 * 4 && dp[1] == 0 && dp[2] == 0 && dp[3] == 2);
+}
+
 /* What the gradient of a router is of. */
 static double objective(void)
 {
@@ -476,8 +584,9 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(route),	UNIT(ties), UNIT(differences), UNIT(far),
-		UNIT(products), UNIT(rows), UNIT(activation),  UNIT(threads),
+		UNIT(route),	   UNIT(ties),	  UNIT(ranks),	  UNIT(no_rows),
+		UNIT(differences), UNIT(far),	  UNIT(products), UNIT(rows),
+		UNIT(activation),  UNIT(threads),
 	};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);
