@@ -31,10 +31,22 @@ static double score_slope(double s, enum kern_score score)
 	return s > 0 ? -expm1(-s * s) / (2 * s) : 0;
 }
 
+/* Scores become e^(x - MOST); returns their sum. */
+static double exponentials(struct token *t, double most, int64_t E)
+{
+	double sum = 0;
+
+	for (int64_t e = 0; e < E; e++) {
+		t->score[e] = exp(t->x[e] - most);
+		sum += t->score[e];
+	}
+	return sum;
+}
+
 static void token_load(struct token *t, const REAL *logits,
 		       const struct kern_moe_dims *d)
 {
-	double most = -INFINITY, sum = 0;
+	double most = -INFINITY, sum;
 
 	for (int64_t e = 0; e < d->E; e++) {
 		t->x[e] = (double)logits[e];
@@ -42,10 +54,7 @@ static void token_load(struct token *t, const REAL *logits,
 		if (t->x[e] > most)
 			most = t->x[e];
 	}
-	for (int64_t e = 0; e < d->E; e++) {
-		t->score[e] = exp(t->x[e] - most);
-		sum += t->score[e];
-	}
+	sum = exponentials(t, most, d->E);
 	t->lse = most + log(sum);
 	t->sum = 1;
 	for (int64_t e = 0; e < d->E && d->score == KERN_SOFTMAX; e++)
@@ -70,7 +79,7 @@ static int64_t next_best(const struct token *t, int64_t first, int64_t end,
 
 	for (int64_t e = first; e < end; e++) {
 		bool later = last < 0 || t->x[e] < t->x[last] ||
-			     (t->x[e] == t->x[last] && e > last);
+			     (e > last && t->x[e] == t->x[last]);
 
 		if (later && !t->barred[e] &&
 		    (best < 0 || t->x[e] > t->x[best]))
@@ -100,16 +109,18 @@ static double group_worth(const struct token *t, int64_t group,
 static void limit_groups(struct token *t, const struct kern_moe_dims *d)
 {
 	int64_t size = d->E / d->groups;
-	double worth[KERN_EXPERTS];
+	double worth[KERN_EXPERTS] = {0};
 	bool in[KERN_EXPERTS] = {false};
 
 	for (int64_t g = 0; g < d->groups; g++)
 		worth[g] = group_worth(t, g, d);
 	for (int64_t k = 0; k < d->group_topk; k++) {
-		int64_t best = -1;
+		int64_t best = 0;
 
-		for (int64_t g = 0; g < d->groups; g++)
-			if (!in[g] && (best < 0 || worth[g] > worth[best]))
+		while (in[best])
+			best++;
+		for (int64_t g = best + 1; g < d->groups; g++)
+			if (!in[g] && worth[g] > worth[best])
 				best = g;
 		in[best] = true;
 	}

@@ -48,6 +48,14 @@ static int64_t golden_rows(const struct weight *w)
 	return w->dim[0] / w->experts;
 }
 
+/* Our expert e is that program's (e + turned) mod experts. */
+static int64_t turned;
+
+static int64_t golden_expert(const struct weight *w, const struct piece *p)
+{
+	return (p->box.off[0] / golden_rows(w) + turned) % w->experts;
+}
+
 /* The weight of piece P in that program's naming, or NULL if it has none. */
 static const char *golden_name(const struct weight *w, const struct piece *p,
 			       char *buf)
@@ -124,7 +132,7 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 				 (int)w->layer, tails[i].theirs);
 		at = strstr(buf, ".N.");
 		if (at)
-			at[1] = (char)('0' + p->box.off[0] / golden_rows(w));
+			at[1] = (char)('0' + golden_expert(w, p));
 		return buf;
 	}
 	return NULL;
@@ -136,6 +144,8 @@ static int64_t golden_index(const struct weight *w, int64_t k)
 	bool up = w->part == PART_UP_W || w->part == PART_EXPERT_UP_W ||
 		  w->part == PART_SHARED_UP_W;
 
+	if (w->part == PART_ROUTER_W) /* its rows go with the experts */
+		return (k + turned * w->dim[1]) % weight_elements(w);
 	return k + (up ? golden_rows(w) * w->dim[1] : 0);
 }
 
@@ -422,6 +432,18 @@ VARIANT(moe_per_token, "moe-per-token")
 VARIANT(moe_repeated, "moe-repeated")
 VARIANT(moe_gelu, "moe-gelu")
 
+/* Experts under other numbers, groups kept together: the same model. */
+static void test_moe_turned(void **state)
+{
+	(void)state;
+	turned = 3;
+	run_variant("moe-top2-mtp", &machine_cpu, FP64, 1e-13, 1e-12);
+	run_variant("moe-pre-softmax", &machine_cpu, FP64, 1e-13, 1e-12);
+	turned = 2;
+	run_variant("moe-groups", &machine_cpu, FP64, 1e-13, 1e-12);
+	turned = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -452,6 +474,7 @@ int main(void)
 		cmocka_unit_test(test_moe_per_token),
 		cmocka_unit_test(test_moe_repeated),
 		cmocka_unit_test(test_moe_gelu),
+		cmocka_unit_test(test_moe_turned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static int64_t rank_of(const double *x, int64_t e, int64_t count)
 	int64_t before = 0;
 
 	for (int64_t i = 0; i < count; i++)
-		before += x[i] > x[e] || (x[i] == x[e] && i < e);
+		before += x[i] > x[e] || (i < e && x[i] == x[e]);
 	return before;
 }
 
