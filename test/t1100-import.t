@@ -20,7 +20,7 @@ others() {
 	cfg-finalize --from "$1" "$2" | grep ': error: ' | grep -v '\[import-flag\]$'
 }
 
-for file in test/data/megatron/* test/data/hf/*; do
+for file in test/data/megatron/* test/data/hf/*.json; do
 	format=$(basename "$(dirname "$file")") name=$format/${file##*/}
 	is "$name: what has no setting here" "$(cannot "$format" "$file")" \
 		"$(listed "$name")"
