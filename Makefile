@@ -71,7 +71,7 @@ ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpth
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench bench-gpu check check-long fuzz fuzz-programs lint man install uninstall clean test-programs variant gpu-test gpu-plan
+.PHONY: all help deps demo hf-golden bench bench-gpu check check-long fuzz fuzz-programs lint man install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -237,6 +237,9 @@ bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)echo '== reshard 2 GiB, TP4 -> TP2 x PP2, against a copy' && $(BUILD)/test/bench/merge $(BUILD)/bin/ckpt-merge 2100 5
 	$(Q)echo '== cfg-finalize and stage-build' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/plan.sh
 	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
+
+hf-golden: ## make the tiny models of test/data/hf anew, with transformers
+	$(Q)test/hf-golden.sh
 
 bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
 	$(for_gpus)$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/gpu-ops

@@ -9,6 +9,7 @@ hf-golden.py check A B     both folders load with from_pretrained, and have the
 """
 import json
 import os
+import shutil
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 import transformers as t
 
+t.utils.logging.disable_progress_bar()
 VOCAB, LENGTH, ROWS = 97, 32, 4
 SAME = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
@@ -29,6 +31,7 @@ FAMILIES = {
     "llama2": (t.LlamaConfig(**SAME, intermediate_size=80, num_key_value_heads=4), torch.float32, None),
     "llama3": (t.LlamaConfig(**SAME, **GROUPS, rope_parameters=LLAMA3), torch.bfloat16, None),
     "mistral": (t.MistralConfig(**SAME, **GROUPS, sliding_window=None), torch.bfloat16, "40KB"),
+    "mixed": (t.LlamaConfig(**SAME, **GROUPS), (torch.bfloat16, torch.float32), None),
     "qwen2": (t.Qwen2Config(**SAME, **GROUPS, tie_word_embeddings=True), torch.float16, None),
     "qwen3": (t.Qwen3Config(**SAME, **GROUPS, head_dim=16), torch.bfloat16, None),
     "mixtral": (t.MixtralConfig(**SAME, num_key_value_heads=2, intermediate_size=40, num_local_experts=4,
@@ -39,16 +42,21 @@ FAMILIES = {
 }
 
 
-def make_random(model, dtype):
-    """Every parameter far from where it starts, in the numbers of dtype."""
+def make_random(model, dtypes):
+    """Every parameter far from where it starts: matrices in dtypes[0], vectors in dtypes[1]."""
     for name, p in model.named_parameters():
-        norm = p.ndim == 1 and "bias" not in name
-        p.data = (norm + torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.15)).to(dtype)
+        vector = p.ndim == 1
+        norm = vector and "bias" not in name
+        p.data = (norm + torch.randn(p.shape) * (0.2 if vector else 0.15)).to(dtypes[vector])
 
 
 def logits_of(model, ids):
     with torch.no_grad():
         return model.double().eval()(input_ids=ids[:, :-1], use_cache=False).logits
+
+
+def load(folder, dtype):
+    return t.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")
 
 
 def make(top):
@@ -63,11 +71,13 @@ def make(top):
     rows = torch.tensor(np.stack([stream[r * LENGTH:(r + 1) * LENGTH + 1] for r in range(ROWS)]).astype(np.int64))
     for name, (config, dtype, shard) in FAMILIES.items():
         torch.manual_seed(len(name))
-        model = t.AutoModelForCausalLM.from_config(config, experts_implementation="eager").to(dtype)
-        make_random(model, dtype)
+        model = t.AutoModelForCausalLM.from_config(config, experts_implementation="eager")
+        make_random(model, dtype if isinstance(dtype, tuple) else (dtype, dtype))
         model.tie_weights()
+        shutil.rmtree(f"{top}/{name}", ignore_errors=True)
         model.save_pretrained(f"{top}/{name}", **({"max_shard_size": shard} if shard else {}))
-        logits = logits_of(model, rows)
+        # Read again: .to() has rounded the angles of rope, too.
+        logits = logits_of(load(f"{top}/{name}", torch.float32), rows)
         losses = [torch.nn.functional.cross_entropy(logits[r], rows[r, 1:]).item() for r in range(ROWS)]
         with open(f"{top}/{name}/expected.json", "w") as f:
             json.dump({"ids": rows.tolist(), "losses": losses, "loss": sum(losses) / ROWS,
@@ -77,7 +87,7 @@ def make(top):
 
 
 def check(a, b):
-    x, y = (t.AutoModelForCausalLM.from_pretrained(d, dtype="auto", experts_implementation="eager") for d in (a, b))
+    x, y = (load(d, "auto") for d in (a, b))
     p, q = x.state_dict(), y.state_dict()
     assert list(p) == list(q), set(p) ^ set(q)
     for name in p:
