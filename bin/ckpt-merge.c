@@ -352,8 +352,8 @@ static int do_export(const struct args *a, struct err *e)
 
 	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
 		return -1;
-	rc = ckpt_export_hf(c, a->operand[1],
-			    a->shard ? a->shard : SHARD_BYTES, &watch, e);
+	rc = ckpt_export_hf(c, a->operand[1], a->shard ? a->shard : SHARD_BYTES,
+			    &watch, e);
 	bar_end(&bar);
 	ckpt_close(c);
 	if (rc)

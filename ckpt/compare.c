@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/plan.h"
 #include "ckpt/number.h"
+#include "ckpt/plan.h"
 #include "ckpt/tools.h"
 
 /* Elements AT .. AT + N of a row's payload, which lie in the window. */
@@ -76,8 +76,7 @@ struct pair {
 
 static void compare_one(struct pair *p, int64_t i)
 {
-	double x = number_get(p->x, p->tx, i),
-	       y = number_get(p->y, p->ty, i);
+	double x = number_get(p->x, p->tx, i), y = number_get(p->y, p->ty, i);
 	double diff = fabs(x - y);
 
 	/* Equal infinities do not differ, and neither do two NaN. */

@@ -52,8 +52,7 @@ int hf_config_write(const char *path, const char *old, const struct shape *s,
  * CONFIG, config.json from folder FROM to folder TO, which is made if there is
  * any, and sync it.
  */
-int hf_texts_copy(const char *from, const char *to, bool config,
-		  struct err *e);
+int hf_texts_copy(const char *from, const char *to, bool config, struct err *e);
 
 /* N elements of SIZE (2, 4, 8), so many apart, to where they are so many. */
 void hf_turn(void *to, int64_t to_step, const void *from, int64_t from_step,

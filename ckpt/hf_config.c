@@ -67,8 +67,8 @@ static json_t *load(const char *file, struct arena *a)
 static const char *family_of(const char *file, struct arena *a)
 {
 	json_t *root = load(file, a);
-	const char *type = json_string_value(json_object_get(root,
-							     "model_type"));
+	const char *type =
+		json_string_value(json_object_get(root, "model_type"));
 
 	type = type ? arena_strdup(a, type) : NULL;
 	json_decref(root);
@@ -117,8 +117,7 @@ const char *hf_config_difference(const struct shape *theirs,
 	same->seq_length = theirs->seq_length;
 	same->rotary_interleaved = theirs->rotary_interleaved;
 	if (ours->position_embedding_type != POS_LEARNED)
-		same->max_position_embeddings =
-			theirs->max_position_embeddings;
+		same->max_position_embeddings = theirs->max_position_embeddings;
 	return head_difference(theirs, same, a);
 }
 
@@ -199,10 +198,11 @@ int hf_config_write(const char *path, const char *old, const struct shape *s,
 			near = it->type;
 		}
 	}
-	return err_set(e, CODE_CKPT,
-		       "no family of %s is this model; the nearest, %s, differs "
-		       "in (there / here): %s",
-		       hf_names_all(a), near, best);
+	return err_set(
+		e, CODE_CKPT,
+		"no family of %s is this model; the nearest, %s, differs "
+		"in (there / here): %s",
+		hf_names_all(a), near, best);
 }
 
 static const char *const texts[] = {
@@ -239,8 +239,7 @@ static int copy_texts(const char *from, const char *to, bool config,
 	return any ? io_sync_dir(to, e) : 0;
 }
 
-int hf_texts_copy(const char *from, const char *to, bool config,
-		  struct err *e)
+int hf_texts_copy(const char *from, const char *to, bool config, struct err *e)
 {
 	struct arena a = {0};
 	int rc;
@@ -252,8 +251,8 @@ int hf_texts_copy(const char *from, const char *to, bool config,
 	return rc;
 }
 
-#define TURN(type)                                                       \
-	for (int64_t i = 0; i < n; i++)                                  \
+#define TURN(type)                      \
+	for (int64_t i = 0; i < n; i++) \
 		((type *)to)[i * to_step] = ((const type *)from)[i * from_step];
 
 void hf_turn(void *to, int64_t to_step, const void *from, int64_t from_step,

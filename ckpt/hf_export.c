@@ -49,8 +49,8 @@ static void deal(struct export *x, int64_t shard)
 	int n = x->map.tensors;
 	int64_t bytes = 0;
 
-	x->shard_first = arena_alloc(&x->arena, (size_t)n + 1,
-				     sizeof(*x->shard_first));
+	x->shard_first =
+		arena_alloc(&x->arena, (size_t)n + 1, sizeof(*x->shard_first));
 	for (int i = 0; i < n; i++) {
 		int64_t next = tensor_bytes(x, i);
 
@@ -192,8 +192,8 @@ static int write_tensor(struct export *x, struct file *f, int tensor,
 		n = PACK_BYTES / x->size < end - lo ? PACK_BYTES / x->size
 						    : end - lo;
 		if (read_part(x, tensor, lo, &n, &data, e) ||
-		    io_write(f->fd, data, (size_t)(n * x->size), f->at,
-			     f->path, e))
+		    io_write(f->fd, data, (size_t)(n * x->size), f->at, f->path,
+			     e))
 			return -1;
 		f->at += n * x->size;
 		x->done += n * x->size;
@@ -251,8 +251,8 @@ static int write_header(struct file *f, json_t *root, struct err *e)
 		rc = io_write(f->fd, text, len, 8, f->path, e);
 	free(text);
 	if (!rc)
-		rc = io_write(f->fd, "        ", padded - len,
-			      8 + (int64_t)len, f->path, e);
+		rc = io_write(f->fd, "        ", padded - len, 8 + (int64_t)len,
+			      f->path, e);
 	f->at = 8 + (int64_t)padded;
 	return rc;
 }
@@ -276,9 +276,9 @@ static int write_open(struct export *x, struct file *f, int first, int last,
 
 static int write_shard(struct export *x, int shard, struct err *e)
 {
-	struct file f = {.path = arena_printf(
-				 &x->arena, "%s/%s", x->temp,
-				 safe_shard(shard, x->shards, &x->arena))};
+	struct file f = {
+		.path = arena_printf(&x->arena, "%s/%s", x->temp,
+				     safe_shard(shard, x->shards, &x->arena))};
 	int rc;
 
 	f.fd = open(f.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -301,10 +301,9 @@ static int write_index(struct export *x, struct err *e)
 	json_object_set_new(root, "metadata", meta);
 	for (int s = 0; s < x->shards; s++)
 		for (int i = x->shard_first[s]; i < x->shard_first[s + 1]; i++)
-			json_object_set_new(
-				map, x->map.tensor[i].name,
-				json_string(safe_shard(s, x->shards,
-						       &x->arena)));
+			json_object_set_new(map, x->map.tensor[i].name,
+					    json_string(safe_shard(s, x->shards,
+								   &x->arena)));
 	json_object_set_new(root, "weight_map", map);
 	text = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
@@ -398,8 +397,7 @@ static int export_to(struct export *x, const char *dir, int64_t shard,
 		len--;
 	dir = arena_strndup(&x->arena, dir, len);
 	if (!ckpt_has_role(x->c, ROLE_PARAM))
-		return err_set(e, CODE_CKPT, "%s has no parameters",
-			       x->c->dir);
+		return err_set(e, CODE_CKPT, "%s has no parameters", x->c->dir);
 	x->temp = arena_printf(&x->arena, "%s.tmp-%ld", dir, (long)getpid());
 	rc = check_free(dir, e);
 	if (rc)

@@ -38,8 +38,8 @@ struct import {
 	int64_t done, total;
 };
 
-static int read_configs(struct import *im, const char *config,
-			struct report *r, struct err *e)
+static int read_configs(struct import *im, const char *config, struct report *r,
+			struct err *e)
 {
 	const char *file = arena_printf(im->a, "%s/config.json", im->dir);
 	struct config *ours = arena_alloc(im->a, 1, sizeof(*ours));
@@ -68,8 +68,7 @@ static int read_configs(struct import *im, const char *config,
 }
 
 /* The tensor under its name, or that of a bare model without a head. */
-static const struct safe_tensor *find(const struct import *im,
-				      const char *name)
+static const struct safe_tensor *find(const struct import *im, const char *name)
 {
 	size_t prefix = strlen(im->names->prefix);
 	const struct safe_tensor *t = safe_find(&im->safe, name);
@@ -85,10 +84,9 @@ static int bind_one(struct import *im, int i, struct err *e)
 	const struct safe_tensor *from = find(im, t->name);
 
 	if (!from)
-		return err_set(e, CODE_CKPT,
-			       "%s: no tensor '%s' for our weight '%s'",
-			       im->dir, t->name,
-			       im->weights.list[t->weight].name);
+		return err_set(
+			e, CODE_CKPT, "%s: no tensor '%s' for our weight '%s'",
+			im->dir, t->name, im->weights.list[t->weight].name);
 	if (from->ndim != t->ndim || from->dim[0] != t->dim[0] ||
 	    (t->ndim > 1 && from->dim[1] != t->dim[1]))
 		return err_set(e, CODE_CKPT,
@@ -111,8 +109,8 @@ static int check_tied(struct import *im, const struct safe_tensor *head,
 		      struct err *e)
 {
 	const struct safe_tensor *tok = im->from[0];
-	bool same = tok->bytes == head->bytes &&
-		    !strcmp(tok->dtype, head->dtype);
+	bool same =
+		tok->bytes == head->bytes && !strcmp(tok->dtype, head->dtype);
 
 	for (int64_t at = 0; same && at < tok->bytes; at += PACK_BYTES) {
 		int64_t left = tok->bytes - at;
@@ -224,9 +222,9 @@ static int read_piece(struct import *im, const struct hf_piece *p, int64_t cols,
 			from = lo;
 		if (end > hi)
 			end = hi;
-		if (from < end && read_run(im, p->tensor, from + shift,
-					   end - from,
-					   im->out + (from - lo) * size, e))
+		if (from < end &&
+		    read_run(im, p->tensor, from + shift, end - from,
+			     im->out + (from - lo) * size, e))
 			return -1;
 	}
 	return 0;
@@ -245,11 +243,10 @@ static void turn_block(struct import *im, const struct hf_tensor *t,
 			int64_t row = p->row + j * p->step;
 
 			if (row >= s->first && row < s->end)
-				hf_turn(s->data +
-						(size_t)((row - s->first) *
-								 t->ins +
-							 first) *
-							size,
+				hf_turn(s->data + (size_t)((row - s->first) *
+								   t->ins +
+							   first) *
+							  size,
 					1, im->raw + (size_t)(p->at + j) * size,
 					t->outs, rows, size);
 		}
@@ -301,12 +298,12 @@ static int read_turned(struct import *im, int weight, int64_t lo, int64_t hi,
 			if (load_stripe(im, weight, row, e))
 				return -1;
 		n = (hi < s->end * ins ? hi : s->end * ins) - lo;
-		number_convert(im->out + to * (int64_t)ckpt_dtype_size(
-						      im->widest),
-			       im->widest,
-			       s->data + (lo - s->first * ins) *
-						 (int64_t)ckpt_dtype_size(type),
-			       type, n);
+		number_convert(
+			im->out + to * (int64_t)ckpt_dtype_size(im->widest),
+			im->widest,
+			s->data + (lo - s->first * ins) *
+					  (int64_t)ckpt_dtype_size(type),
+			type, n);
 		lo += n;
 		to += n;
 	}
@@ -337,8 +334,8 @@ static int from_files(void *arg, const struct ckpt_item *item, int64_t lo,
 static int write_step(struct import *im, bool force, struct err *e)
 {
 	const struct feed feed = {from_files, im};
-	const char *texts = arena_printf(im->a, "%s/" HF_FOLDER,
-					 im->commit.temp);
+	const char *texts =
+		arena_printf(im->a, "%s/" HF_FOLDER, im->commit.temp);
 	struct manifest_file file;
 	char name[FORMAT_FILE];
 	int64_t room;

@@ -282,8 +282,8 @@ int hf_map_build(struct hf_map *m, const struct hf_names *names,
 		 struct arena *a, struct err *e)
 {
 	*m = (struct hf_map){.arena = a};
-	m->weight_first = arena_alloc(a, (size_t)w->count + 1,
-				      sizeof(*m->weight_first));
+	m->weight_first =
+		arena_alloc(a, (size_t)w->count + 1, sizeof(*m->weight_first));
 	for (int i = 0; i < w->count; i++) {
 		m->weight_first[i] = m->pieces;
 		add_weight(m, names, s, &w->list[i], i);

@@ -16,8 +16,8 @@ static const struct {
 	const char *name;
 	int64_t bytes;
 } dtypes[] = {
-	{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2},    {"I64", 8},
-	{"U64", 8}, {"I32", 4}, {"U32", 4}, {"I16", 2},	    {"U16", 2},
+	{"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
+	{"U64", 8}, {"I32", 4}, {"U32", 4},  {"I16", 2},     {"U16", 2},
 	{"I8", 1},  {"U8", 1},	{"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
 };
 
@@ -44,7 +44,7 @@ struct header {
 	struct safe *s;
 	const char *path;
 	int file;
-	size_t first; /* of its tensors in the list */
+	size_t first;	    /* of its tensors in the list */
 	int64_t data, size; /* where payloads begin, of the file */
 };
 
@@ -70,7 +70,8 @@ static int64_t count_bytes(const struct safe_tensor *t)
 {
 	int64_t n = -1;
 
-	for (size_t i = 0; t->dtype && i < sizeof(dtypes) / sizeof(*dtypes); i++)
+	for (size_t i = 0; t->dtype && i < sizeof(dtypes) / sizeof(*dtypes);
+	     i++)
 		if (!strcmp(dtypes[i].name, t->dtype))
 			n = dtypes[i].bytes;
 	for (int i = 0; n >= 0 && i < t->ndim; i++)
@@ -110,11 +111,12 @@ static int read_tensor(struct header *h, const char *name, json_t *value,
 			       h->path, name, SAFE_DIMS);
 	t.bytes = count_bytes(&t);
 	if (t.bytes < 0)
-		return err_set(e, CODE_CKPT,
-			       "%s: tensor '%.100s' of type %.20s, shape %.100s "
-			       "is none that is known",
-			       h->path, name, t.dtype,
-			       safe_shape(t.dim, t.ndim, s->arena));
+		return err_set(
+			e, CODE_CKPT,
+			"%s: tensor '%.100s' of type %.20s, shape %.100s "
+			"is none that is known",
+			h->path, name, t.dtype,
+			safe_shape(t.dim, t.ndim, s->arena));
 	if (part[1] < part[0] || part[1] - part[0] != t.bytes ||
 	    part[1] > h->size - h->data)
 		return err_set(e, CODE_CKPT,
@@ -156,8 +158,7 @@ static int check_places(struct header *h, struct err *e)
 				       "%" PRId64 ", the one before ends at "
 				       "%" PRId64 ": %s",
 				       h->path, t->name, t->at, at,
-				       t->at < at ? "they overlap"
-						  : "a hole");
+				       t->at < at ? "they overlap" : "a hole");
 		at += t->bytes;
 	}
 	if (at != h->size)
@@ -179,9 +180,9 @@ static int read_tensors(struct header *h, const char *text, size_t len,
 	if (!json_is_object(root))
 		rc = err_set(e, CODE_CKPT, "%s: the header is no object: %s",
 			     h->path, root ? "another value" : why.text);
-	json_object_foreach(root, name, value)
-		if (!rc && strcmp(name, "__metadata__") != 0)
-			rc = read_tensor(h, name, value, e);
+	json_object_foreach(root, name,
+			    value) if (!rc && strcmp(name, "__metadata__") != 0)
+		rc = read_tensor(h, name, value, e);
 	json_decref(root);
 	return rc ? rc : check_places(h, e);
 }
@@ -203,7 +204,8 @@ static int read_header(struct header *h, int fd, struct err *e)
 		len = len << 8 | bytes[i];
 	if (len > SAFE_HEADER_MAX || len > (uint64_t)h->size - 8)
 		return err_set(e, CODE_CKPT,
-			       "%s: a header of %" PRIu64 " bytes, in a file of "
+			       "%s: a header of %" PRIu64
+			       " bytes, in a file of "
 			       "%" PRId64 " and at most %d",
 			       h->path, len, h->size, SAFE_HEADER_MAX);
 	text = malloc((size_t)len + 1);
@@ -227,9 +229,9 @@ static int open_file(struct safe *s, int file, int *fd, struct err *e)
 	}
 	if (s->open[slot].fd < 0) {
 		s->open[slot].file = file;
-		s->open[slot].fd = open(arena_printf(s->arena, "%s/%s", s->dir,
-						     s->file[file]),
-					O_RDONLY | O_CLOEXEC);
+		s->open[slot].fd = open(
+			arena_printf(s->arena, "%s/%s", s->dir, s->file[file]),
+			O_RDONLY | O_CLOEXEC);
 	}
 	*fd = s->open[slot].fd;
 	return *fd < 0 ? err_sys(e, CODE_USAGE, "cannot open %s/%s", s->dir,
@@ -305,11 +307,11 @@ static int check_map(struct safe *s, json_t *map, struct err *e)
 	}
 	for (size_t i = 0; i < s->count; i++)
 		if (!json_object_get(map, s->list[i].name))
-			return err_set(e, CODE_CKPT,
-				       "%s/%s: tensor '%.100s' is not in "
-				       SAFE_INDEX,
-				       s->dir, s->file[s->list[i].file],
-				       s->list[i].name);
+			return err_set(
+				e, CODE_CKPT,
+				"%s/%s: tensor '%.100s' is not in " SAFE_INDEX,
+				s->dir, s->file[s->list[i].file],
+				s->list[i].name);
 	return 0;
 }
 
@@ -321,8 +323,8 @@ static int read_map(struct safe *s, json_t *map, struct err *e)
 	if (!json_object_size(map))
 		return err_set(e, CODE_CKPT, "%s/" SAFE_INDEX ": no weight_map",
 			       s->dir);
-	s->file = arena_alloc(s->arena, json_object_size(map),
-			      sizeof(*s->file));
+	s->file =
+		arena_alloc(s->arena, json_object_size(map), sizeof(*s->file));
 	json_object_foreach(map, name, file)
 	{
 		if (!json_is_string(file) ||

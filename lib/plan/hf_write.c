@@ -37,9 +37,11 @@ static void put_rows(json_t *o, const struct hf_family *family,
 		if (i < 0 || !field_is_set(f, s))
 			continue;
 		if (f->type == FIELD_INT)
-			put_int(o, row->key, *(const int64_t *)(const void *)at);
+			put_int(o, row->key,
+				*(const int64_t *)(const void *)at);
 		else if (f->type == FIELD_FLOAT)
-			put_real(o, row->key, *(const double *)(const void *)at);
+			put_real(o, row->key,
+				 *(const double *)(const void *)at);
 		else if (f->type == FIELD_BOOL)
 			put_true(o, row->key, *(const bool *)(const void *)at);
 	}
@@ -48,8 +50,10 @@ static void put_rows(json_t *o, const struct hf_family *family,
 static void put_activation(json_t *o, const char *key, const struct shape *s)
 {
 	static const char *const names[] = {
-		[ACT_GELU] = "gelu",   [ACT_GELU_TANH] = "gelu_new",
-		[ACT_SILU] = "silu",   [ACT_RELU2] = "relu2",
+		[ACT_GELU] = "gelu",
+		[ACT_GELU_TANH] = "gelu_new",
+		[ACT_SILU] = "silu",
+		[ACT_RELU2] = "relu2",
 		[ACT_QUICK_GELU] = "quick_gelu",
 	};
 
