@@ -232,9 +232,10 @@ gpu-plan: $(if $(filter 0,$(CUDA)),,$(if $(CUDNN),$(BUILD)/test/g-plan)) ## plan
 
 bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)slurm/deps --bench
-	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge $(BUILD)/test/bench/hf
 	$(Q)echo '== ops, fp32, 2 threads' && $(BUILD)/test/bench/ops f32 2
 	$(Q)echo '== reshard 2 GiB, TP4 -> TP2 x PP2, against a copy' && $(BUILD)/test/bench/merge $(BUILD)/bin/ckpt-merge 2100 5
+	$(Q)echo '== import-hf and export-hf of 2 GiB, against a copy' && $(BUILD)/test/bench/hf $(BUILD)/bin/ckpt-merge 2048 5
 	$(Q)echo '== cfg-finalize and stage-build' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/plan.sh
 	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
 
