@@ -481,9 +481,9 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 		.program = "ckpt-merge",
 		.usage = "COMMAND [OPTION]... ARGUMENTS",
 		.about =
-			"Reshard, verify, compare and list checkpoints, to and "
-			"from Hugging Face too.  SRC is a run's folder or one "
-			"step of it.\n\n"
+			"Reshard, verify, compare and list checkpoints, and "
+			"bring them from and to Hugging Face.\nSRC is a run's "
+			"folder or one step of it.\n\n"
 			"  reshard SRC DST          to another layout, as a step "
 			"of the run folder DST\n"
 			"  verify SRC               read and check everything\n"
@@ -492,9 +492,10 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 			"  ls SRC                   weights and progress\n"
 			"  config SRC               its shape as a config\n"
 			"  check SRC --config FILE  can it be loaded?\n"
-			"  import-hf DIR DST        config.json and safetensors, "
-			"as step 0 of the run folder DST\n"
-			"  export-hf SRC DIR        what transformers loads",
+			"  import-hf DIR DST        Hugging Face's folder DIR as step 0 "
+			"of the run folder DST\n"
+			"  export-hf SRC DIR        the weights as a folder that "
+			"from_pretrained loads",
 		.opts = opts,
 	};
 	const struct command *command;

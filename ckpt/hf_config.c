@@ -138,7 +138,8 @@ static void keep_ids(json_t *o, const char *old, struct arena *a)
 	json_decref(was);
 }
 
-static int write_text(const char *path, json_t *o, struct err *e)
+static int write_text(const char *path, json_t *o, struct arena *a,
+		      struct err *e)
 {
 	char *text = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS |
 					   JSON_REAL_PRECISION(15));
@@ -147,7 +148,7 @@ static int write_text(const char *path, json_t *o, struct err *e)
 	json_decref(o);
 	if (!text)
 		return err_set(e, CODE_LAUNCH, "out of memory");
-	rc = io_write_text(path, text, e);
+	rc = io_write_text(path, arena_printf(a, "%s\n", text), e);
 	free(text);
 	return rc;
 }
@@ -170,7 +171,7 @@ static int try_family(const char *path, const char *old, const struct shape *s,
 	json_object_set_new(o, "torch_dtype",
 			    json_string(dtypes[dtype_row(type)].torch));
 	keep_ids(o, old, a);
-	if (write_text(path, o, e))
+	if (write_text(path, o, a, e))
 		return -1;
 	if (!hf_config_read(path, back, &same, a, &r, e))
 		*why = hf_config_difference(&back->shape, s, a);

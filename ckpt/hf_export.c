@@ -22,8 +22,7 @@ struct stripe {
 	char *data;
 };
 
-struct export
-{
+struct exporter {
 	struct arena arena;
 	struct ckpt *c;
 	const char *temp;
@@ -38,13 +37,13 @@ struct export
 	int64_t done, total;
 };
 
-static int64_t tensor_bytes(const struct export *x, int i)
+static int64_t tensor_bytes(const struct exporter *x, int i)
 {
 	return x->map.tensor[i].outs * x->map.tensor[i].ins * x->size;
 }
 
 /* Tensors one behind the other until a file would be more than SHARD. */
-static void deal(struct export *x, int64_t shard)
+static void deal(struct exporter *x, int64_t shard)
 {
 	int n = x->map.tensors;
 	int64_t bytes = 0;
@@ -65,7 +64,7 @@ static void deal(struct export *x, int64_t shard)
 }
 
 /* What piece P has of elements LO .. HI of a tensor COLS wide. */
-static int read_piece(struct export *x, const struct hf_piece *p, int weight,
+static int read_piece(struct exporter *x, const struct hf_piece *p, int weight,
 		      int64_t cols, int64_t lo, int64_t hi, struct err *e)
 {
 	int64_t len = p->step == 1 ? p->rows : 1;
@@ -87,7 +86,7 @@ static int read_piece(struct export *x, const struct hf_piece *p, int weight,
 }
 
 /* Our rows ROW .. ROW + N of the stripe's inputs, into RAW. */
-static int read_box(struct export *x, const struct hf_tensor *t, int64_t row,
+static int read_box(struct exporter *x, const struct hf_tensor *t, int64_t row,
 		    int64_t n, struct err *e)
 {
 	int64_t ins = x->stripe.end - x->stripe.first;
@@ -104,7 +103,7 @@ static int read_box(struct export *x, const struct hf_tensor *t, int64_t row,
 }
 
 /* All that piece P has of the stripe. */
-static int turn_piece(struct export *x, const struct hf_tensor *t,
+static int turn_piece(struct exporter *x, const struct hf_tensor *t,
 		      const struct hf_piece *p, struct err *e)
 {
 	const struct stripe *s = &x->stripe;
@@ -125,7 +124,7 @@ static int turn_piece(struct export *x, const struct hf_tensor *t,
 	return 0;
 }
 
-static int load_stripe(struct export *x, int tensor, int64_t first,
+static int load_stripe(struct exporter *x, int tensor, int64_t first,
 		       struct err *e)
 {
 	const struct hf_tensor *t = &x->map.tensor[tensor];
@@ -144,7 +143,7 @@ static int load_stripe(struct export *x, int tensor, int64_t first,
 }
 
 /* *DATA = elements from LO on of a tensor, at most *N of them. */
-static int read_turned(struct export *x, int tensor, int64_t lo, int64_t *n,
+static int read_turned(struct exporter *x, int tensor, int64_t lo, int64_t *n,
 		       const char **data, struct err *e)
 {
 	int64_t outs = x->map.tensor[tensor].outs, row = lo / outs;
@@ -159,7 +158,7 @@ static int read_turned(struct export *x, int tensor, int64_t lo, int64_t *n,
 	return 0;
 }
 
-static int read_part(struct export *x, int tensor, int64_t lo, int64_t *n,
+static int read_part(struct exporter *x, int tensor, int64_t lo, int64_t *n,
 		     const char **data, struct err *e)
 {
 	const struct hf_tensor *t = &x->map.tensor[tensor];
@@ -181,7 +180,7 @@ struct file {
 	int64_t at, started;
 };
 
-static int write_tensor(struct export *x, struct file *f, int tensor,
+static int write_tensor(struct exporter *x, struct file *f, int tensor,
 			struct err *e)
 {
 	int64_t end = tensor_bytes(x, tensor) / x->size, n;
@@ -205,7 +204,7 @@ static int write_tensor(struct export *x, struct file *f, int tensor,
 }
 
 /* The header of tensors FIRST .. END. */
-static json_t *make_header(const struct export *x, int first, int last)
+static json_t *make_header(const struct exporter *x, int first, int last)
 {
 	json_t *root = json_object(), *meta = json_object();
 	int64_t at = 0;
@@ -257,7 +256,7 @@ static int write_header(struct file *f, json_t *root, struct err *e)
 	return rc;
 }
 
-static int write_open(struct export *x, struct file *f, int first, int last,
+static int write_open(struct exporter *x, struct file *f, int first, int last,
 		      struct err *e)
 {
 	int64_t bytes = 0;
@@ -274,7 +273,7 @@ static int write_open(struct export *x, struct file *f, int first, int last,
 	return fsync(f->fd) ? io_failed("sync", f->path, e) : 0;
 }
 
-static int write_shard(struct export *x, int shard, struct err *e)
+static int write_shard(struct exporter *x, int shard, struct err *e)
 {
 	struct file f = {
 		.path = arena_printf(&x->arena, "%s/%s", x->temp,
@@ -290,7 +289,7 @@ static int write_shard(struct export *x, int shard, struct err *e)
 	return rc;
 }
 
-static int write_index(struct export *x, struct err *e)
+static int write_index(struct exporter *x, struct err *e)
 {
 	json_t *root = json_object(), *meta = json_object();
 	json_t *map = json_object();
@@ -316,7 +315,7 @@ static int write_index(struct export *x, struct err *e)
 }
 
 /* The family, the names and the files of the model. */
-static int prepare(struct export *x, int64_t shard, struct err *e)
+static int prepare(struct exporter *x, int64_t shard, struct err *e)
 {
 	const char *texts = arena_printf(&x->arena, "%s/" HF_FOLDER, x->c->dir);
 	const struct hf_names *names;
@@ -342,7 +341,7 @@ static int prepare(struct export *x, int64_t shard, struct err *e)
 	return hf_texts_copy(texts, x->temp, false, e);
 }
 
-static int write_all(struct export *x, int64_t shard, struct err *e)
+static int write_all(struct exporter *x, int64_t shard, struct err *e)
 {
 	if (prepare(x, shard, e))
 		return -1;
@@ -375,7 +374,7 @@ static int check_free(const char *dir, struct err *e)
 }
 
 /* The name, on the disk: the folder that it is in is synced. */
-static int commit(struct export *x, const char *dir, struct err *e)
+static int commit(struct exporter *x, const char *dir, struct err *e)
 {
 	char *parent = arena_strdup(&x->arena, dir);
 	char *slash = strrchr(parent, '/');
@@ -387,7 +386,7 @@ static int commit(struct export *x, const char *dir, struct err *e)
 	return io_sync_dir(slash ? parent : ".", e);
 }
 
-static int export_to(struct export *x, const char *dir, int64_t shard,
+static int export_to(struct exporter *x, const char *dir, int64_t shard,
 		     struct err *e)
 {
 	size_t made = 0, len = strlen(dir);
@@ -415,10 +414,10 @@ static int export_to(struct export *x, const char *dir, int64_t shard,
 int ckpt_export_hf(struct ckpt *c, const char *dir, int64_t shard,
 		   const struct ckpt_watch *watch, struct err *e)
 {
-	struct export x = {.c = c,
-			   .watch = watch,
-			   .type = c->index.dtype[ROLE_PARAM],
-			   .stripe.tensor = -1};
+	struct exporter x = {.c = c,
+			     .watch = watch,
+			     .type = c->index.dtype[ROLE_PARAM],
+			     .stripe.tensor = -1};
 	int rc;
 
 	if (arena_open(&x.arena, e))

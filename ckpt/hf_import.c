@@ -18,7 +18,7 @@ struct stripe {
 	char *data;
 };
 
-struct import {
+struct importer {
 	struct arena *a;
 	const char *dir;
 	struct config *config;
@@ -38,8 +38,8 @@ struct import {
 	int64_t done, total;
 };
 
-static int read_configs(struct import *im, const char *config, struct report *r,
-			struct err *e)
+static int read_configs(struct importer *im, const char *config,
+			struct report *r, struct err *e)
 {
 	const char *file = arena_printf(im->a, "%s/config.json", im->dir);
 	struct config *ours = arena_alloc(im->a, 1, sizeof(*ours));
@@ -68,7 +68,8 @@ static int read_configs(struct import *im, const char *config, struct report *r,
 }
 
 /* The tensor under its name, or that of a bare model without a head. */
-static const struct safe_tensor *find(const struct import *im, const char *name)
+static const struct safe_tensor *find(const struct importer *im,
+				      const char *name)
 {
 	size_t prefix = strlen(im->names->prefix);
 	const struct safe_tensor *t = safe_find(&im->safe, name);
@@ -78,7 +79,7 @@ static const struct safe_tensor *find(const struct import *im, const char *name)
 	return safe_find(&im->safe, name + prefix);
 }
 
-static int bind_one(struct import *im, int i, struct err *e)
+static int bind_one(struct importer *im, int i, struct err *e)
 {
 	const struct hf_tensor *t = &im->map.tensor[i];
 	const struct safe_tensor *from = find(im, t->name);
@@ -105,7 +106,7 @@ static int bind_one(struct import *im, int i, struct err *e)
 }
 
 /* A head that is tied may be there, too, if it is the embedding. */
-static int check_tied(struct import *im, const struct safe_tensor *head,
+static int check_tied(struct importer *im, const struct safe_tensor *head,
 		      struct err *e)
 {
 	const struct safe_tensor *tok = im->from[0];
@@ -129,7 +130,7 @@ static int check_tied(struct import *im, const struct safe_tensor *head,
 		       im->dir, head->name);
 }
 
-static int check_rest(struct import *im, const bool *used, struct err *e)
+static int check_rest(struct importer *im, const bool *used, struct err *e)
 {
 	bool tied = im->config->shape.share_embeddings_and_output_weights;
 
@@ -150,7 +151,7 @@ static int check_rest(struct import *im, const bool *used, struct err *e)
 }
 
 /* Every place has its tensor, every tensor its place. */
-static int bind(struct import *im, struct err *e)
+static int bind(struct importer *im, struct err *e)
 {
 	const struct hf_map *m = &im->map;
 	bool *used = arena_alloc(im->a, im->safe.count + 1, sizeof(*used));
@@ -172,7 +173,7 @@ static int bind(struct import *im, struct err *e)
 	return check_rest(im, used, e);
 }
 
-static void make_items(struct import *im)
+static void make_items(struct importer *im)
 {
 	int n = im->weights.count;
 
@@ -192,7 +193,7 @@ static void make_items(struct import *im)
 }
 
 /* N elements of tensor I from FIRST on, as what is saved. */
-static int read_run(struct import *im, int i, int64_t first, int64_t n,
+static int read_run(struct importer *im, int i, int64_t first, int64_t n,
 		    char *to, struct err *e)
 {
 	int64_t size = (int64_t)ckpt_dtype_size(im->type[i]);
@@ -207,8 +208,8 @@ static int read_run(struct import *im, int i, int64_t first, int64_t n,
 }
 
 /* What piece P has of elements LO .. HI of a weight COLS wide. */
-static int read_piece(struct import *im, const struct hf_piece *p, int64_t cols,
-		      int64_t lo, int64_t hi, struct err *e)
+static int read_piece(struct importer *im, const struct hf_piece *p,
+		      int64_t cols, int64_t lo, int64_t hi, struct err *e)
 {
 	int64_t size = (int64_t)ckpt_dtype_size(im->widest);
 	int64_t len = p->step == 1 ? p->rows : 1;
@@ -231,7 +232,7 @@ static int read_piece(struct import *im, const struct hf_piece *p, int64_t cols,
 }
 
 /* ROWS inputs from FIRST on are in RAW: into the stripe with them. */
-static void turn_block(struct import *im, const struct hf_tensor *t,
+static void turn_block(struct importer *im, const struct hf_tensor *t,
 		       int64_t first, int64_t rows, size_t size)
 {
 	const struct stripe *s = &im->stripe;
@@ -254,7 +255,7 @@ static void turn_block(struct import *im, const struct hf_tensor *t,
 }
 
 /* The stripe that begins with row FIRST of the weight. */
-static int load_stripe(struct import *im, int weight, int64_t first,
+static int load_stripe(struct importer *im, int weight, int64_t first,
 		       struct err *e)
 {
 	int64_t at = im->map.weight_first[weight];
@@ -283,7 +284,7 @@ static int load_stripe(struct import *im, int weight, int64_t first,
 }
 
 /* Elements LO .. HI of a weight whose tensor is turned. */
-static int read_turned(struct import *im, int weight, int64_t lo, int64_t hi,
+static int read_turned(struct importer *im, int weight, int64_t lo, int64_t hi,
 		       struct err *e)
 {
 	int tensor = im->map.piece[im->map.weight_first[weight]].tensor;
@@ -313,7 +314,7 @@ static int read_turned(struct import *im, int weight, int64_t lo, int64_t hi,
 static int from_files(void *arg, const struct ckpt_item *item, int64_t lo,
 		      int64_t n, const void **data, struct err *e)
 {
-	struct import *im = arg;
+	struct importer *im = arg;
 	const struct hf_map *m = &im->map;
 	int weight = item->piece.weight, rc = 0;
 	int64_t first = m->weight_first[weight];
@@ -331,7 +332,7 @@ static int from_files(void *arg, const struct ckpt_item *item, int64_t lo,
 	return rc;
 }
 
-static int write_step(struct import *im, bool force, struct err *e)
+static int write_step(struct importer *im, bool force, struct err *e)
 {
 	const struct feed feed = {from_files, im};
 	const char *texts =
@@ -358,7 +359,7 @@ static int write_step(struct import *im, bool force, struct err *e)
 	return commit_end(&im->commit, bad, e);
 }
 
-static int import_files(struct import *im, const char *run_dir, bool force,
+static int import_files(struct importer *im, const char *run_dir, bool force,
 			struct err *e)
 {
 	struct ckpt_progress progress = {.seed = im->config->run.seed};
@@ -384,7 +385,7 @@ int ckpt_import_hf(const char *dir, const char *config, const char *run_dir,
 		   bool force, const struct ckpt_watch *watch, struct arena *a,
 		   struct report *r, struct err *e)
 {
-	struct import im = {
+	struct importer im = {
 		.a = a, .dir = dir, .watch = watch, .stripe.weight = -1};
 	int rc;
 

@@ -238,6 +238,11 @@ static int read_item(struct ckpt *c, const struct ckpt_item *item,
 	const struct ckpt_piece *p = &item->piece;
 	int64_t first, end, count = 0;
 
+	if (!c->index.has[p->role])
+		return err_set(e, CODE_CKPT,
+			       "it has no %s; run.load with run.finetune = "
+			       "true takes weights alone",
+			       format_role(p->role));
 	index_range(&c->index, p->weight, p->role, &first, &end);
 	for (int64_t i = first; i < end; i++) {
 		int64_t row = c->index.order[i];

@@ -146,7 +146,7 @@ is "a folder gives YAML and scripts" "$(cd "$T/d" && echo *)" \
 run cfg-finalize --from hf --output-dir "$T/h" "$T/hf"
 is "or every config.json" "$(cd "$T/h" && echo */*)" \
 	"gpt2/config.json.cfg llama-3-8b/config.json.cfg"
-run cfg-finalize --from hf test/data/hf
+run cfg-finalize --from hf test/data/megatron
 is "a folder without one exits 2" $rc 2
 like "and says so" "$err" "no config.json below"
 

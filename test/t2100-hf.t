@@ -81,6 +81,10 @@ done
 ok "llama2: from TP2 x PP2, in fp64" \
 	near "$(train llama2-4 "$T/llama2.tp2pp2" 'spec.params_dtype="fp64"')" llama2
 
+run train whole "$T/llama2" run.finetune=false
+like "without run.finetune: says what is missing" "$(<"$T/train-whole.log")" \
+	'it has no m; run.load with run.finetune'
+
 ## pairs of channels that lie together
 { ckpt-merge config "$T/llama2" | sed '/^}/d'; echo 'rotary_interleaved = true; };'; } >"$T/pairs.cfg"
 ok "pairs: import" ckpt-merge import-hf "$hf/llama2" "$T/pairs" --config "$T/pairs.cfg"

@@ -173,7 +173,7 @@ static void test_headers(void **state)
 
 static void test_lengths(void **state)
 {
-	char data[256];
+	char data[256] = {0};
 
 	(void)state;
 	write_file(SAFE_FILE, "", 0);
