@@ -180,13 +180,13 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 FUZZ_SECONDS ?= 60
 fuzz_targets = $(basename $(notdir $(sort $(wildcard test/fuzz/*.c))))
 
-$(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(plan_lib)
+$(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(ckpt_lib) $(plan_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(plan_ldlibs)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(ckpt_ldlibs)
 
 fuzz-programs: $(addprefix $(BUILD)/test/fuzz/,$(fuzz_targets))
 
-fuzz: ## fuzz the five parsers, FUZZ_SECONDS=60 each
+fuzz: ## fuzz the six parsers, FUZZ_SECONDS=60 each
 	$(Q)slurm/deps --fuzz
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) CC=clang CUDA=0 \
 		SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz fuzz-programs
