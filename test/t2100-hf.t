@@ -184,6 +184,20 @@ like "a model of no family: says how it differs" "$err" 'no family of gpt2.*diff
 run ckpt-merge export-hf "$T/own" "$T/own.out"
 is "a trained model of ours" "$rc $(jq -r .model_type "$T/own.out/config.json")" "0 gpt2"
 
+## matrices that are turned a part at a time
+params() { ckpt-merge ls --digest "$1" | awk '$2 == "param" { print $1, $NF }'; }
+if [ -z "${TRISECT_LONG:-}" ]; then
+	skip "matrices of 82 MB" "make check-long does"
+else
+	"${TRISECT_BUILD:-build/cpu}/test/x-ckpt" save "$T/big" 1 2 f32 shape.num_layers=2 shape.hidden_size=512 \
+		shape.num_attention_heads=4 shape.ffn_hidden_size=40000 shape.vocab_size=61 shape.seq_length=16 \
+		place.tensor_model_parallel_size=2 >"$T/.out"
+	ckpt-merge export-hf "$T/big" "$T/big.out" >"$T/.out"
+	ckpt-merge import-hf "$T/big.out" "$T/big.in" >"$T/.out"
+	is "matrices of 82 MB" "$(params "$T/big.in")" "$(params "$T/big")"
+	rm -rf "$T"/big*
+fi
+
 ## transformers itself
 python=${PEER_PYTHON:-build/bench/venv/bin/python}
 for f in "${families[@]}"; do

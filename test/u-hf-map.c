@@ -3,12 +3,24 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "ckpt/hf.h"
 #include "ckpt/number.h"
+
+static void read_config(const char *file, struct config *c,
+			const struct hf_names **names, struct arena *a)
+{
+	struct report r = {.arena = a};
+	struct err e;
+
+	if (hf_config_read(file, c, names, a, &r, &e))
+		fail_msg("%s", e.text);
+}
 
 static void count_rows(const struct hf_map *m, const struct hf_tensor *t,
 		       const struct weights *w, int64_t first[], char *ours,
@@ -64,22 +76,121 @@ static void test_whole(void **state)
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
 		const struct hf_names *names;
 		struct arena a = {0};
-		struct report r = {.arena = &a};
 		struct config c;
 		struct err e;
 
 		assert_int_equal(arena_open(&a, &e), 0);
-		assert_int_equal(hf_config_read(arena_printf(&a,
-							     "test/data/hf/%s/"
-							     "config.json",
-							     models[i]),
-						&c, &names, &a, &r, &e),
-				 0);
+		read_config(arena_printf(&a, "test/data/hf/%s/config.json",
+					 models[i]),
+			    &c, &names, &a);
 		check_whole(names->type, &c.shape, &a);
 		c.shape.rotary_interleaved = true;
 		check_whole(names->type, &c.shape, &a);
 		arena_close(&a);
 	}
+}
+
+/* What is written of a shape is read as that shape, in the same family. */
+static void check_back(const struct config *c, const char *type,
+		       struct arena *a)
+{
+	const struct hf_names *names;
+	char path[] = "/tmp/u-hf-map.XXXXXX";
+	struct config back;
+	struct err e;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	if (hf_config_write(path, "/nowhere", &c->shape, CKPT_F16, &names, a,
+			    &e))
+		fail_msg("%s: %s", type, e.text);
+	read_config(path, &back, &names, a);
+	assert_string_equal(hf_config_difference(&back.shape, &c->shape, a),
+			    "");
+	assert_string_equal(names->type, type);
+	assert_int_equal(unlink(path), 0);
+}
+
+static void test_configs(void **state)
+{
+	static const char *const models[][2] = {
+		{"gpt2-xl", "gpt2"},
+		{"llama-2-70b", "llama"},
+		{"llama-3-8b", "llama"},
+		{"llama-3.1-8b", "llama"},
+		{"mistral-7b", "mistral"},
+		{"mixtral-8x7b", "mixtral"},
+		{"qwen2-7b", "qwen2"},
+		{"qwen3-8b", "qwen3"},
+		{"qwen3_moe/config", "qwen3_moe"},
+		{"qwen3-30b-a3b", "qwen3_moe"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
+		const struct hf_names *names;
+		struct arena a = {0};
+		struct config c;
+		struct err e;
+
+		assert_int_equal(arena_open(&a, &e), 0);
+		read_config(
+			arena_printf(&a, "test/data/hf/%s.json", models[i][0]),
+			&c, &names, &a);
+		assert_string_equal(names->type, models[i][1]);
+		check_back(&c, models[i][1], &a);
+		arena_close(&a);
+	}
+}
+
+/* Positions, biases and activations that only some models have. */
+static void test_variants(void **state)
+{
+	const struct hf_names *names;
+	struct arena a = {0};
+	struct config c, plain;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(arena_open(&a, &e), 0);
+	read_config("test/data/hf/llama-3-8b.json", &plain, &names, &a);
+	c = plain;
+	c.shape.position_embedding_type = POS_YARN;
+	c.shape.yarn_rotary_scaling_factor = 4;
+	c.shape.yarn_beta_fast = 16;
+	check_back(&c, "llama", &a);
+	c = plain;
+	c.shape.seq_len_interpolation_factor = 2.5;
+	c.shape.add_bias_linear = c.shape.add_qkv_bias = true;
+	check_back(&c, "llama", &a);
+	read_config("test/data/hf/gpt2.json", &c, &names, &a);
+	c.shape.activation_func = ACT_GELU;
+	c.shape.share_embeddings_and_output_weights = false;
+	check_back(&c, "gpt2", &a);
+	arena_close(&a);
+}
+
+/* What no family can say is refused, with its name. */
+static void test_cannot(void **state)
+{
+	const struct hf_names *names;
+	struct arena a = {0};
+	struct config c;
+	struct err e;
+
+	(void)state;
+	assert_int_equal(arena_open(&a, &e), 0);
+	read_config("test/data/hf/llama-3-8b.json", &c, &names, &a);
+	c.shape.layernorm_zero_centered_gamma = true;
+	assert_int_equal(hf_config_write("/dev/shm/u-hf-map", "/nowhere",
+					 &c.shape, CKPT_F32, &names, &a, &e),
+			 -1);
+	assert_int_equal(e.code, CODE_CKPT);
+	assert_non_null(strstr(e.text, "the nearest, llama, differs in"));
+	assert_non_null(strstr(e.text, "layernorm_zero_centered_gamma"));
+	assert_int_equal(unlink("/dev/shm/u-hf-map"), 0);
+	arena_close(&a);
 }
 
 static void test_ignored(void **state)
@@ -177,9 +288,10 @@ static void test_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),	cmocka_unit_test(test_ignored),
-		cmocka_unit_test(test_pairs),	cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_whole),	 cmocka_unit_test(test_configs),
+		cmocka_unit_test(test_variants), cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_ignored),	 cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_unknown),	 cmocka_unit_test(test_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
