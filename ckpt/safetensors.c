@@ -147,8 +147,9 @@ static int check_places(struct header *h, struct err *e)
 	struct safe *s = h->s;
 	int64_t at = h->data;
 
-	qsort(s->list + h->first, s->count - h->first, sizeof(*s->list),
-	      by_place);
+	if (s->count > h->first)
+		qsort(s->list + h->first, s->count - h->first,
+		      sizeof(*s->list), by_place);
 	for (size_t i = h->first; i < s->count; i++) {
 		const struct safe_tensor *t = &s->list[i];
 
@@ -263,7 +264,8 @@ static int by_name(const void *a, const void *b)
 
 static int sort(struct safe *s, struct err *e)
 {
-	qsort(s->list, s->count, sizeof(*s->list), by_name);
+	if (s->count)
+		qsort(s->list, s->count, sizeof(*s->list), by_name);
 	for (size_t i = 1; i < s->count; i++)
 		if (!strcmp(s->list[i - 1].name, s->list[i].name))
 			return err_set(e, CODE_CKPT,
