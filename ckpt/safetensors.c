@@ -148,8 +148,8 @@ static int check_places(struct header *h, struct err *e)
 	int64_t at = h->data;
 
 	if (s->count > h->first)
-		qsort(s->list + h->first, s->count - h->first,
-		      sizeof(*s->list), by_place);
+		qsort(s->list + h->first, s->count - h->first, sizeof(*s->list),
+		      by_place);
 	for (size_t i = h->first; i < s->count; i++) {
 		const struct safe_tensor *t = &s->list[i];
 

@@ -58,6 +58,22 @@ is "mixed: bf16 matrices and f32 vectors" $rc 0
 is "mixed: the widest of all" \
 	"$(ckpt-merge ls --json "$T/mixed" | jq -c '[.weights[].dtype] | unique')" '["f32"]'
 
+## names of the bare model, and masks that are no weights
+edit() { # edit NAME FAMILY FILE SED: a copy of a model with a change
+	rm -rf "${T:?}/$1" && cp -R "$hf/$2" "$T/$1" && LC_ALL=C sed -i "$4" "$T/$1/$3"
+}
+edit bare gpt2 model.safetensors 's/"transformer\.\([^"]*\)"/            "\1"/g'
+ok "gpt2 without its prefix" ckpt-merge import-hf "$T/bare" "$T/bare.in"
+ok "gpt2 without its prefix: the same" ckpt-merge diff "$T/bare.in" "$T/gpt2"
+h='{"h.1.attn.bias":{"dtype":"BOOL","shape":[1,1],"data_offsets":[0,1]}}'
+printf '%b\0\0\0\0\0\0\0%s\1' "\\x$(printf %x ${#h})" "$h" >"$T/bare/masks"
+mv "$T/bare/model.safetensors" "$T/bare/rest"
+"$list" "$hf/gpt2" | sed '$d; s/ .*//; s/^transformer\.//' |
+	jq -Rn '{weight_map: ([inputs | {(.): "rest"}] | add + {"h.1.attn.bias": "masks"})}' \
+		>"$T/bare/model.safetensors.index.json"
+ok "gpt2 with masks" ckpt-merge import-hf "$T/bare" "$T/masks.in"
+ok "gpt2 with masks: the same" ckpt-merge diff "$T/masks.in" "$T/gpt2"
+
 ## losses, in whatever type the weights are
 train() { # train NAME RUN [SET]... : the loss of the fixtures' ids
 	local dir=$T/train-$1 args=() s
@@ -121,9 +137,6 @@ bad() { # bad NAME CODE MESSAGE DIR [OPTION]...
 	is "$1: exit code" $rc "$2"
 	like "$1: message" "$err" "$3"
 	is "$1: nothing is left" "$(find "$T" -path "$T/.*" -prune -o -print | sort)" "$before"
-}
-edit() { # edit NAME FAMILY FILE SED: a copy of a model with a change
-	rm -rf "${T:?}/$1" && cp -R "$hf/$2" "$T/$1" && LC_ALL=C sed -i "$4" "$T/$1/$3"
 }
 model=model.safetensors
 bad "no folder" 2 'cannot read it' "$T/nowhere"
