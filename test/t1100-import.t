@@ -20,7 +20,7 @@ others() {
 	cfg-finalize --from "$1" "$2" | grep ': error: ' | grep -v '\[import-flag\]$'
 }
 
-for file in test/data/megatron/* test/data/hf/*; do
+for file in test/data/megatron/* test/data/hf/*.json; do
 	format=$(basename "$(dirname "$file")") name=$format/${file##*/}
 	is "$name: what has no setting here" "$(cannot "$format" "$file")" \
 		"$(listed "$name")"
@@ -150,7 +150,7 @@ is "a folder gives YAML and scripts" "$(cd "$T/d" && echo *)" \
 run cfg-finalize --from hf --output-dir "$T/h" "$T/hf"
 is "or every config.json" "$(cd "$T/h" && echo */*)" \
 	"gpt2/config.json.cfg llama-3-8b/config.json.cfg"
-run cfg-finalize --from hf test/data/hf
+run cfg-finalize --from hf test/data/megatron
 is "a folder without one exits 2" $rc 2
 like "and says so" "$err" "no config.json below"
 
