@@ -66,14 +66,17 @@ struct ckpt_memory {
 
 enum ckpt_use { CKPT_SAVE, CKPT_LOAD };
 
+/* The files of a rank: dense parameters, those of experts, optimizer state. */
+enum ckpt_file { CKPT_MODEL, CKPT_EXPERTS, CKPT_OPTIM, CKPT_FILES };
+
 /*
- * The items of slice S in MEM, first those of its model file (parameters),
- * then those of its optimizer file.  To save, the latter are the rank's
- * shards; to load they are all that MEM holds.
+ * The items of slice S in MEM, COUNT of each file, one file after the other.
+ * To save, parameters are those of the first rank of its group and state is
+ * the rank's shards; to load they are all that MEM holds.  Returns how many.
  */
-void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
-		enum ckpt_use use, struct arena *a, struct ckpt_item **items,
-		int *model_items, int *optim_items);
+int ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
+	       enum ckpt_use use, struct arena *a, struct ckpt_item **items,
+	       int count[CKPT_FILES]);
 
 /*
  * Items that read every piece of S from ROLE (its parameters, or their

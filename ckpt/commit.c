@@ -19,7 +19,7 @@
 
 enum { STALE_SECONDS = 3600 };
 
-static const char *const folders[] = {"model", "optim"};
+static const char *const folders[] = {"model", "experts", "optim"};
 enum { FOLDERS = sizeof(folders) / sizeof(*folders) };
 
 static void tell(const struct commit *c, const char *fmt, ...)
@@ -203,10 +203,14 @@ static int finish(const struct commit *c, const struct head *h,
 	if (collect(c, &x, a, e) || write_index(c, &x, h, &m->index, a, e) ||
 	    manifest_write(m, c->temp, e))
 		return -1;
-	for (int i = 0; i < FOLDERS; i++)
-		if (io_sync_dir(arena_printf(a, "%s/%s", c->temp, folders[i]),
-				e))
+	for (int i = 0; i < FOLDERS; i++) {
+		const char *path =
+			arena_printf(a, "%s/%s", c->temp, folders[i]);
+
+		/* an empty one goes: a model without experts */
+		if (rmdir(path) && io_sync_dir(path, e))
 			return -1;
+	}
 	return io_sync_dir(c->temp, e);
 }
 

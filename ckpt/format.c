@@ -58,6 +58,12 @@ void format_model(char out[FORMAT_FILE], int pp, int tp)
 	snprintf(out, FORMAT_FILE, "model/pp%02d-tp%02d.h5", pp, tp);
 }
 
+void format_experts(char out[FORMAT_FILE], int pp, int ep, int etp)
+{
+	snprintf(out, FORMAT_FILE, "experts/pp%02d-ep%03d-etp%02d.h5", pp, ep,
+		 etp);
+}
+
 void format_optim(char out[FORMAT_FILE], int pp, int tp, int d)
 {
 	snprintf(out, FORMAT_FILE, "optim/pp%02d-tp%02d-d%03d.h5", pp, tp, d);

@@ -65,8 +65,9 @@ const char *format_dtype(int dtype);
 void format_step(char out[FORMAT_STEP], int64_t step);
 int format_step_parse(const char *name, int64_t *step);
 
-/* "model/pp01-tp00.h5" and "optim/pp01-tp00-d003.h5". */
+/* "model/pp01-tp00.h5", "experts/pp01-ep003-etp00.h5", "optim/pp01-tp00-d003.h5" */
 void format_model(char out[FORMAT_FILE], int pp, int tp);
+void format_experts(char out[FORMAT_FILE], int pp, int ep, int etp);
 void format_optim(char out[FORMAT_FILE], int pp, int tp, int d);
 
 /* Whether NAME can be a file of a checkpoint: no way out of its folder. */

@@ -36,13 +36,25 @@ static void add_item(struct builder *b, const struct piece *p,
 }
 
 static void add_whole(struct builder *b, enum ckpt_role role,
-		      const struct items_role *mem)
+		      const struct items_role *mem, enum weight_class cls)
 {
 	const struct slice *s = b->slice;
 
-	for (int i = 0; i < s->pieces; i++)
-		add_item(b, &s->piece[i], role, mem, 0,
-			 box_elements(&s->piece[i].box), s->piece[i].at);
+	for (int i = 0; i < s->params; i++) {
+		const struct param *x = &s->param[i];
+		const struct piece *p = &s->piece[x->first_piece];
+
+		for (int k = 0; k < x->pieces && x->cls == cls; k++, p++)
+			add_item(b, p, role, mem, 0, box_elements(&p->box),
+				 p->at);
+	}
+}
+
+static void add_all(struct builder *b, enum ckpt_role role,
+		    const struct items_role *mem)
+{
+	for (int cls = 0; cls < CLASSES; cls++)
+		add_whole(b, role, mem, (enum weight_class)cls);
 }
 
 /* What the shards have of piece P; they lie one behind the other or apart. */
@@ -67,33 +79,55 @@ static void add_shards(struct builder *b, const struct piece *p,
 	}
 }
 
-void items_build(const struct slice *s, const struct items_role role[ROLES],
-		 bool own_shard, enum ckpt_use use, struct arena *a,
-		 struct ckpt_item **items, int *model_items, int *optim_items)
+int items_build(const struct slice *s, const struct items_role role[ROLES],
+		bool own_shard, enum ckpt_use use, struct arena *a,
+		struct ckpt_item **items, int count[CKPT_FILES])
 {
 	struct builder b = {.slice = s, .a = a};
 
 	b.shards = slice_shards(s, &b.shard, a);
-	add_whole(&b, ROLE_PARAM, &role[ROLE_PARAM]);
-	*model_items = (int)b.count;
+	for (int cls = 0; cls < CLASSES; cls++) {
+		int before = (int)b.count;
+
+		if (use == CKPT_LOAD || !s->flat[cls].d)
+			add_whole(&b, ROLE_PARAM, &role[ROLE_PARAM],
+				  (enum weight_class)cls);
+		count[cls == CLASS_EXPERT ? CKPT_EXPERTS : CKPT_MODEL] =
+			(int)b.count - before;
+	}
 	for (int r = ROLE_PARAM + 1; r < ROLES; r++) {
 		if (!role[r].has)
 			continue;
 		if (use == CKPT_LOAD && !own_shard) {
-			add_whole(&b, (enum ckpt_role)r, &role[r]);
+			add_all(&b, (enum ckpt_role)r, &role[r]);
 			continue;
 		}
 		for (int i = 0; i < s->pieces; i++)
 			add_shards(&b, &s->piece[i], (enum ckpt_role)r,
 				   &role[r], own_shard);
 	}
-	*optim_items = (int)b.count - *model_items;
+	count[CKPT_OPTIM] =
+		(int)b.count - count[CKPT_MODEL] - count[CKPT_EXPERTS];
 	*items = b.list;
+	return (int)b.count;
 }
 
-void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
-		enum ckpt_use use, struct arena *a, struct ckpt_item **items,
-		int *model_items, int *optim_items)
+void items_file(char out[FORMAT_FILE], const struct slice *s,
+		enum ckpt_file file)
+{
+	const struct coord *at = &s->at;
+
+	if (file == CKPT_MODEL)
+		format_model(out, at->pp, at->tp);
+	else if (file == CKPT_EXPERTS)
+		format_experts(out, at->pp, at->ep, at->etp);
+	else
+		format_optim(out, at->pp, at->tp, s->flat[CLASS_DENSE].d);
+}
+
+int ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
+	       enum ckpt_use use, struct arena *a, struct ckpt_item **items,
+	       int count[CKPT_FILES])
 {
 	enum ckpt_dtype state = mem->master ? CKPT_F32 : mem->dtype;
 	struct items_role role[ROLES] = {
@@ -103,8 +137,7 @@ void ckpt_items(const struct slice *s, const struct ckpt_memory *mem,
 		[ROLE_V] = {mem->v, state, mem->v},
 	};
 
-	items_build(s, role, mem->own_shard, use, a, items, model_items,
-		    optim_items);
+	return items_build(s, role, mem->own_shard, use, a, items, count);
 }
 
 int ckpt_weight_items(const struct slice *s, enum ckpt_role role,
@@ -114,7 +147,7 @@ int ckpt_weight_items(const struct slice *s, enum ckpt_role role,
 	struct builder b = {.slice = s, .a = a};
 	struct items_role mem = {true, dtype, base};
 
-	add_whole(&b, role, &mem);
+	add_all(&b, role, &mem);
 	*items = b.list;
 	return (int)b.count;
 }

@@ -13,8 +13,12 @@ struct items_role {
 };
 
 /* ckpt_items for any set of roles. */
-void items_build(const struct slice *s, const struct items_role role[ROLES],
-		 bool own_shard, enum ckpt_use use, struct arena *a,
-		 struct ckpt_item **items, int *model_items, int *optim_items);
+int items_build(const struct slice *s, const struct items_role role[ROLES],
+		bool own_shard, enum ckpt_use use, struct arena *a,
+		struct ckpt_item **items, int count[CKPT_FILES]);
+
+/* The name of one of the files of S's rank. */
+void items_file(char out[FORMAT_FILE], const struct slice *s,
+		enum ckpt_file file);
 
 #endif

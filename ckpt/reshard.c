@@ -39,19 +39,19 @@ static int open_reshard(struct reshard *r, struct err *e)
 		return -1;
 	for (int i = 0; i < ROLES; i++)
 		r->role[i] = (struct items_role){x->has[i], x->dtype[i], NULL};
-	r->files = arena_alloc(&r->arena, 2 * (size_t)r->grid->world,
+	r->files = arena_alloc(&r->arena, CKPT_FILES * (size_t)r->grid->world,
 			       sizeof(*r->files));
 	r->buffer = arena_alloc(&r->arena, PACK_BYTES, 1);
 	return stages_build(&r->stages, &r->target->place, &r->target->shape,
 			    &r->arena, e);
 }
 
-/* One rank of the target; the items of its model file come first. */
+/* One rank of the target. */
 struct rank {
 	struct arena arena;
 	struct slice slice;
 	struct ckpt_item *items;
-	int model_items, optim_items;
+	int count[CKPT_FILES], all;
 };
 
 static int rank_open(struct rank *k, struct reshard *r, int rank, struct err *e)
@@ -61,13 +61,8 @@ static int rank_open(struct rank *k, struct reshard *r, int rank, struct err *e)
 	slice_build(&k->slice, &r->target->shape, &r->target->place, r->grid,
 		    &r->stages, &r->c->weights, grid_coord(r->grid, rank),
 		    &k->arena);
-	items_build(&k->slice, r->role, false, CKPT_SAVE, &k->arena, &k->items,
-		    &k->model_items, &k->optim_items);
-	/* Parameters are in the file of the first data-parallel rank. */
-	if (k->slice.flat[CLASS_DENSE].d) {
-		k->items += k->model_items;
-		k->model_items = 0;
-	}
+	k->all = items_build(&k->slice, r->role, false, CKPT_SAVE, &k->arena,
+			     &k->items, k->count);
 	return 0;
 }
 
@@ -99,14 +94,13 @@ static int plan_all(struct reshard *r, struct err *e)
 {
 	for (int i = 0; i < r->grid->world; i++) {
 		struct rank k = {0};
-		int n;
 
 		if (rank_open(&k, r, i, e))
 			return -1;
-		n = k.model_items + k.optim_items;
-		r->plan.files += (k.model_items > 0) + (k.optim_items > 0);
-		r->plan.bytes_written += pack_bytes(k.items, n);
-		for (int p = 0; p < n; p++)
+		for (int f = 0; f < CKPT_FILES; f++)
+			r->plan.files += k.count[f] > 0;
+		r->plan.bytes_written += pack_bytes(k.items, k.all);
+		for (int p = 0; p < k.all; p++)
 			plan_piece(r, &k.items[p].piece);
 		arena_close(&k.arena);
 	}
@@ -156,15 +150,15 @@ static int write_file(struct reshard *r, const char *name,
 
 static int write_rank(struct reshard *r, const struct rank *k, struct err *e)
 {
-	const struct slice *s = &k->slice;
+	const struct ckpt_item *item = k->items;
 	char name[FORMAT_FILE];
 
-	format_model(name, s->at.pp, s->at.tp);
-	if (write_file(r, name, k->items, k->model_items, e))
-		return -1;
-	format_optim(name, s->at.pp, s->at.tp, s->flat[CLASS_DENSE].d);
-	return write_file(r, name, k->items + k->model_items, k->optim_items,
-			  e);
+	for (int i = 0; i < CKPT_FILES; item += k->count[i++]) {
+		items_file(name, &k->slice, (enum ckpt_file)i);
+		if (write_file(r, name, item, k->count[i], e))
+			return -1;
+	}
+	return 0;
 }
 
 static int write_ranks(struct reshard *r, struct err *e)

@@ -11,8 +11,6 @@
 #include "ckpt/load.h"
 #include "ckpt/pack.h"
 
-enum { FILES = 2 }; /* of one rank */
-
 struct save {
 	struct arena arena;
 	const struct slice *slice;
@@ -21,7 +19,7 @@ struct save {
 	struct commit commit;
 	struct head head;
 	struct ckpt_item *items;
-	int model_items, optim_items;
+	int count[CKPT_FILES], all;
 	int64_t needed; /* bytes, of all ranks */
 };
 
@@ -61,19 +59,9 @@ static int agree(struct save *s, int rc, struct err *e)
 	return first == s->peers->rank ? -1 : err_wrap(e, "rank %d: ", first);
 }
 
-/* Payload bytes of this rank's files. */
-static int64_t my_bytes(const struct save *s)
-{
-	int64_t n = pack_bytes(s->items + s->model_items, s->optim_items);
-
-	if (s->slice->flat[CLASS_DENSE].d == 0)
-		n += pack_bytes(s->items, s->model_items);
-	return n;
-}
-
 static int sum_bytes(struct save *s, struct err *e)
 {
-	int64_t mine = my_bytes(s);
+	int64_t mine = pack_bytes(s->items, s->all);
 	int64_t *all =
 		arena_alloc(&s->arena, (size_t)s->peers->world, sizeof(*all));
 
@@ -162,23 +150,20 @@ static int from_memory(void *arg, const struct ckpt_item *item, int64_t lo,
 }
 
 /* This rank's files; a name stays empty where there is nothing to write. */
-static int write_files(struct save *s, struct manifest_file out[FILES],
+static int write_files(struct save *s, struct manifest_file out[CKPT_FILES],
 		       struct err *e)
 {
 	static const struct feed feed = {.get = from_memory};
-	const struct slice *at = s->slice;
+	const struct ckpt_item *item = s->items;
 	char name[FORMAT_FILE];
 
-	format_model(name, at->at.pp, at->at.tp);
-	if (at->flat[CLASS_DENSE].d == 0 && s->model_items &&
-	    pack_write(s->commit.temp, name, &s->head, s->weights, s->items,
-		       s->model_items, &feed, &out[0], e))
-		return -1;
-	format_optim(name, at->at.pp, at->at.tp, at->flat[CLASS_DENSE].d);
-	if (s->optim_items && pack_write(s->commit.temp, name, &s->head,
-					 s->weights, s->items + s->model_items,
-					 s->optim_items, &feed, &out[1], e))
-		return -1;
+	for (int i = 0; i < CKPT_FILES; item += s->count[i++]) {
+		items_file(name, s->slice, (enum ckpt_file)i);
+		if (s->count[i] &&
+		    pack_write(s->commit.temp, name, &s->head, s->weights, item,
+			       s->count[i], &feed, &out[i], e))
+			return -1;
+	}
 	return 0;
 }
 
@@ -202,7 +187,7 @@ static int complete(struct save *s, struct manifest_file *files, int n,
 static int save_all(struct save *s, int keep, struct err *e)
 {
 	int world = s->peers->world, rc;
-	struct manifest_file mine[FILES] = {{{0}, 0, 0, 0}}, *all;
+	struct manifest_file mine[CKPT_FILES] = {{{0}, 0, 0, 0}}, *all;
 	bool saved;
 
 	all = arena_alloc(&s->arena, (size_t)world, sizeof(mine));
@@ -219,7 +204,7 @@ static int save_all(struct save *s, int keep, struct err *e)
 	if (agree(s, rc, e) || gather(s, mine, sizeof(mine), all, e))
 		return -1;
 	if (s->peers->rank == 0)
-		rc = complete(s, all, FILES * world, keep, e);
+		rc = complete(s, all, CKPT_FILES * world, keep, e);
 	return agree(s, rc, e);
 }
 
@@ -240,8 +225,7 @@ int ckpt_save(const char *run_dir, const struct config *c,
 		return -1;
 	commit_paths(&s.commit, run_dir, progress, peers->say, &s.arena);
 	head_build(&s.head, c, g->world, progress, true, &s.arena);
-	ckpt_items(slice, mem, CKPT_SAVE, &s.arena, &s.items, &s.model_items,
-		   &s.optim_items);
+	s.all = ckpt_items(slice, mem, CKPT_SAVE, &s.arena, &s.items, s.count);
 	rc = save_all(&s, keep, e);
 	if (rc && peers->rank == 0)
 		commit_abort(&s.commit);

@@ -161,3 +161,61 @@ void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 #undef CALL
 	}
 }
+
+void K(expert_act_fwd)(struct queue *q, void *y, const void *x,
+		       const void *prob, const int32_t *row, int64_t N,
+		       int64_t F, enum kern_act act, bool gated)
+{
+	(void)q;
+#pragma omp parallel for if (N * F > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
+		REAL *yr = (REAL *)y + row[n] * F;
+		const REAL *xr = (const REAL *)x + row[n] * F * (1 + gated);
+		const REAL *up = gated ? xr + F : NULL;
+		REAL p = ((const REAL *)prob)[n];
+
+		if (row[n] < 0)
+			continue;
+#define CALL(act_) fwd_row(yr, xr, up, F, act_)
+		EACH_ACT(act, CALL)
+#undef CALL
+		for (int64_t i = 0; i < F; i++)
+			yr[i] *= p;
+	}
+}
+
+/* The gradient of a row's probability: dy times what it multiplies. */
+ALWAYS_INLINE REAL prob_slope(const REAL *dy, const REAL *x, const REAL *up,
+			      int64_t F, enum kern_act act)
+{
+	return (REAL)LANES_SUM(
+		i, F,
+		(double)(dy[i] * act_value(x[i], act) * (up ? up[i] : 1)));
+}
+
+void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
+		       const void *x, const void *prob, const int32_t *row,
+		       int64_t N, int64_t F, enum kern_act act, bool gated)
+{
+	(void)q;
+#pragma omp parallel for if (N * F > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
+		int64_t width = F * (1 + gated);
+		REAL *dxr = (REAL *)dx + row[n] * width;
+		const REAL *xr = (const REAL *)x + row[n] * width;
+		const REAL *up = gated ? xr + F : NULL;
+		const REAL *dyr = (const REAL *)dy + row[n] * F;
+		REAL p = ((const REAL *)prob)[n], *dp = (REAL *)dprob + n;
+
+		*dp = 0;
+		if (row[n] < 0)
+			continue;
+#define CALL(act_)                              \
+	*dp = prob_slope(dyr, xr, up, F, act_); \
+	bwd_row(dxr, gated ? dxr + F : NULL, dyr, xr, up, F, act_)
+		EACH_ACT(act, CALL)
+#undef CALL
+		for (int64_t i = 0; i < width; i++)
+			dxr[i] *= p;
+	}
+}

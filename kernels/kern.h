@@ -10,6 +10,9 @@
  *   C  hidden size                       D  width of a head
  *   H  query heads of this rank          G  key/value heads of this rank
  *   F  feed-forward width of this rank   V  vocabulary rows of this rank
+ *   E  experts of a layer                K  experts that a token goes to
+ *   R  rows of this rank's experts, in the order of the experts: as many as
+ *      there can be
  *
  * All arrays are row-major.  Activations and parameters hold the table's
  * element type; what sums are kept in (gradients of parameters, stat, lse, m
@@ -94,19 +97,107 @@ struct kern_attn_dims {
 	int64_t window;
 };
 
+/* Of the router's logits; the derivative of the last is sigmoid(x) / 2s. */
+enum kern_score {
+	KERN_SOFTMAX,
+	KERN_SIGMOID,
+	KERN_SQRTSOFTPLUS /* the root of log(1 + e^x) */
+};
+
+/* Experts of a layer, at most. */
+enum { KERN_EXPERTS = 4096 };
+
+/*
+ * A router: model-numerics 2.9.  A token goes to the K experts with the
+ * largest logits, equal ones by their number; if GROUP_TOPK, only to experts
+ * of that many of GROUPS groups, those with the largest sums of their
+ * K / GROUP_TOPK best scores (of logits, with a softmax afterwards).  The
+ * chosen experts' probabilities are SCALE times: a softmax over their logits;
+ * or, PRE, their part of a softmax over all; or their scores, divided by the
+ * sum of the chosen ones' (+ 1e-20) if K > 1.
+ *
+ * Losses of a micro-batch, where P are all scores divided by their sum, and
+ * c(e) how many tokens would go to expert e if there were no groups:
+ *   AUX      E / (K M^2) sum over n, e of c(e) P(n, e)
+ *   SEQ_AUX  the same in each sample, of T tokens, and their mean
+ *   Z        the mean of the squares of log sum exp logits
+ */
+struct kern_moe_dims {
+	int64_t M, T, E, K; /* M tokens of a micro-batch */
+	enum kern_score score;
+	bool pre; /* of KERN_SOFTMAX */
+	double scale;
+	int64_t groups, group_topk; /* 0: no limit */
+	double aux, seq_aux, z;	    /* coefficients */
+	/*
+	 * The N tokens are those of the RANKS that deal out the experts, a
+	 * micro-batch each; number ME is this rank's, and experts FIRST ..
+	 * FIRST + EXPERTS.
+	 */
+	int64_t ranks, me, first, experts;
+	/* An expert takes so many tokens of a micro-batch: the most probable
+	 * ones, or the first; 0: all. */
+	int64_t capacity;
+	bool by_position;
+};
+
+/*
+ * Where tokens go, as one array of int32: the expert of each choice (N, K);
+ * its row among the rows of this rank's experts (N, K), -1 if it has none;
+ * the row behind each of these experts' last (EXPERTS); and c(e) of each
+ * sample (N / T, E).
+ */
+struct kern_map {
+	int32_t *expert, *row, *end, *load;
+};
+
+static inline struct kern_map kern_map(int32_t *at,
+				       const struct kern_moe_dims *d)
+{
+	int64_t choices = d->ranks * d->M * d->K;
+	struct kern_map m = {at, at + choices, at + 2 * choices,
+			     at + 2 * choices + d->experts};
+
+	return m;
+}
+
+static inline int64_t kern_map_size(const struct kern_moe_dims *d)
+{
+	int64_t N = d->ranks * d->M;
+
+	return 2 * N * d->K + d->experts + N / d->T * d->E;
+}
+
+/* The legend's R. */
+static inline int64_t kern_moe_rows(const struct kern_moe_dims *d)
+{
+	int64_t each = d->K < d->experts ? d->K : d->experts;
+	int64_t rows = d->M * each, most = d->experts * d->capacity;
+
+	return d->ranks * (d->capacity && most < rows ? most : rows);
+}
+
 /* Depths of multi-token prediction, at most. */
 enum { KERN_DEPTHS = 64 };
 
 /*
- * metrics[], summed over the world within the step; from METRIC_MTP on, for
- * each depth, what enum kern_mtp names.
+ * What routers count: the losses times their coefficients, the largest number
+ * of tokens that chose an expert over the mean, and how often they were called.
+ */
+enum kern_moe { MOE_AUX, MOE_Z, MOE_LOAD, MOE_COUNT, MOE_METRICS };
+
+/*
+ * metrics[], summed over the world within the step; from METRIC_MOE on what
+ * enum kern_moe names, and from METRIC_MTP on, for each depth, what enum
+ * kern_mtp names.
  */
 enum {
 	METRIC_SUMSQ,
 	METRIC_LOSS,
 	METRIC_TOKENS,
 	METRIC_STOP,
-	METRIC_MTP,
+	METRIC_MOE,
+	METRIC_MTP = METRIC_MOE + MOE_METRICS,
 	METRICS = METRIC_MTP + 4 * KERN_DEPTHS
 };
 
@@ -123,6 +214,7 @@ struct kern_scalars {
 	double per_token;		/* 1: normalise by all scored tokens */
 	double tokens;			/* scored by this rank in this step */
 	double mtp_tokens[KERN_DEPTHS]; /* and at each depth */
+	double moe_coef;		/* of the routers' losses */
 	double stop;			/* > 0: this rank was asked to stop */
 	double grad_norm;		/* result of clip */
 };
@@ -225,6 +317,54 @@ struct kern {
 	void (*act_bwd)(struct queue *q, void *dx, const void *dy,
 			const void *x, int64_t N, int64_t F, enum kern_act act,
 			bool gated);
+
+	/*
+	 * Where tokens go: prob (N, K), in the sum type, and map, from
+	 * logits (N, E).  stat (MOE_METRICS, or NULL) += what enum kern_moe
+	 * says of this rank's micro-batch.
+	 */
+	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
+			  double *stat, const void *logits,
+			  const struct kern_moe_dims *dims);
+	/*
+	 * Of this rank's micro-batch, for its logits (M, E): dlogits = what
+	 * dprob (M, K) gives, and *coef times the gradients of the losses.
+	 */
+	void (*route_bwd)(struct queue *q, void *dlogits, const void *dprob,
+			  const void *logits, const int32_t *map,
+			  const double *coef, const struct kern_moe_dims *dims);
+	/* y (R, C): row row[n, k], if there is one, = row n of x (N, C). */
+	void (*gather)(struct queue *q, void *y, const void *x,
+		       const int32_t *row, int64_t N, int64_t K, int64_t C);
+	/* y (N, C) = the sum over k of the rows row[n, k] of x (R, C). */
+	void (*combine)(struct queue *q, void *y, const void *x,
+			const int32_t *row, int64_t N, int64_t K, int64_t C);
+	/*
+	 * The linear ops of each of so many experts, w (experts, out, in), on
+	 * its rows of x (R, in) and y (R, out), or their gradients; rows
+	 * behind the last one's end are left alone.  dw +=.
+	 */
+	void (*experts_fwd)(struct queue *q, void *y, const void *x,
+			    const void *w, const int32_t *end, int64_t R,
+			    int64_t out, int64_t in, int64_t experts);
+	void (*experts_bwd_x)(struct queue *q, void *dx, const void *dy,
+			      const void *w, const int32_t *end, int64_t R,
+			      int64_t out, int64_t in, int64_t experts);
+	void (*experts_bwd_w)(struct queue *q, void *dw, const void *dy,
+			      const void *x, const int32_t *end, int64_t R,
+			      int64_t out, int64_t in, int64_t experts);
+	/*
+	 * act_fwd on the rows of N choices, each times its probability; row
+	 * and prob (N).  The backward gives dprob (N) in the sum type, 0
+	 * where there is no row.
+	 */
+	void (*expert_act_fwd)(struct queue *q, void *y, const void *x,
+			       const void *prob, const int32_t *row, int64_t N,
+			       int64_t F, enum kern_act act, bool gated);
+	void (*expert_act_bwd)(struct queue *q, void *dx, void *dprob,
+			       const void *dy, const void *x, const void *prob,
+			       const int32_t *row, int64_t N, int64_t F,
+			       enum kern_act act, bool gated);
 
 	/*
 	 * Softmax cross entropy over a vocabulary cut by columns.  This rank

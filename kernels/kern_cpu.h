@@ -78,6 +78,30 @@ void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 		enum kern_act act, bool gated);
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 		int64_t N, int64_t F, enum kern_act act, bool gated);
+void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
+		  const void *logits, const struct kern_moe_dims *dims);
+void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
+		  const void *logits, const int32_t *map, const double *coef,
+		  const struct kern_moe_dims *dims);
+void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,
+	       int64_t N, int64_t topk, int64_t C);
+void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
+		int64_t N, int64_t topk, int64_t C);
+void K(experts_fwd)(struct queue *q, void *y, const void *x, const void *w,
+		    const int32_t *end, int64_t R, int64_t out, int64_t in,
+		    int64_t experts);
+void K(experts_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
+		      const int32_t *end, int64_t R, int64_t out, int64_t in,
+		      int64_t experts);
+void K(experts_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,
+		      const int32_t *end, int64_t R, int64_t out, int64_t in,
+		      int64_t experts);
+void K(expert_act_fwd)(struct queue *q, void *y, const void *x,
+		       const void *prob, const int32_t *row, int64_t N,
+		       int64_t F, enum kern_act act, bool gated);
+void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
+		       const void *x, const void *prob, const int32_t *row,
+		       int64_t N, int64_t F, enum kern_act act, bool gated);
 void K(ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
 	       int64_t V, int64_t valid);
 void K(ce_sums)(struct queue *q, void *sums, const void *logits, const void *m,

@@ -211,10 +211,10 @@ static inline void sim_fill(const struct sim *s, struct sim_rank *k,
 			    struct arena *a)
 {
 	struct ckpt_item *items;
-	int model, optim;
+	int count[CKPT_FILES];
+	int n = ckpt_items(&k->slice, &k->mem, CKPT_LOAD, a, &items, count);
 
-	ckpt_items(&k->slice, &k->mem, CKPT_LOAD, a, &items, &model, &optim);
-	for (int i = 0; i < model + optim; i++)
+	for (int i = 0; i < n; i++)
 		sim_each(s, &items[i], sim_see_put, NULL);
 }
 
@@ -365,16 +365,16 @@ static inline int64_t sim_load(const struct sim *s, const char *path,
 		struct arena a = {0};
 		struct sim_rank k;
 		struct ckpt_item *items;
-		int model, optim;
+		int count[CKPT_FILES], all;
 
 		if (arena_open(&a, e))
 			return -1;
 		sim_rank_open(s, rank, &k, &a);
-		ckpt_items(&k.slice, &k.mem, CKPT_LOAD, &a, &items, &model,
-			   &optim);
-		if (ckpt_read(c, &s->weights, items, model + optim, e))
+		all = ckpt_items(&k.slice, &k.mem, CKPT_LOAD, &a, &items,
+				 count);
+		if (ckpt_read(c, &s->weights, items, all, e))
 			wrong = -1;
-		for (int i = 0; i < model + optim && wrong >= 0; i++)
+		for (int i = 0; i < all && wrong >= 0; i++)
 			sim_each(s, &items[i], sim_see_check, &wrong);
 		/* What was checked is padding again: all must be padding. */
 		for (int r = 0; r < ROLES && wrong >= 0; r++) {

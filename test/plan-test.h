@@ -27,7 +27,7 @@ static inline bool plan_config(struct config *c, const char *file,
 {
 	char *text = arena_strdup(a, sets), *at = text, *one;
 	struct report r = {.arena = a};
-	const char *list[16];
+	const char *list[24];
 	struct err e;
 	int n = 0;
 
@@ -45,10 +45,37 @@ static inline bool plan_config(struct config *c, const char *file,
 	"shape.mtp_num_layers=2 place.pipeline_model_" \
 	"parallel_layout=\"Etttt|tttt|mm|L\""
 
+/* Mixtures of experts; and with a shared one, in every second layer. */
+#define EXPERTS                                                \
+	"shape.num_moe_experts=4 shape.add_bias_linear=false " \
+	"run.moe_aux_loss_coeff=0.01"
+#define EXPERTS_SHARED                                           \
+	EXPERTS " shape.moe_shared_expert_intermediate_size=48 " \
+		"shape.moe_layer_freq=2"
+
+/* Experts on two ranks, with room for less than what comes. */
+#define EXPERTS_APART                                         \
+	EXPERTS_SHARED " place.expert_model_parallel_size=2 " \
+		       "shape.moe_expert_capacity_factor=0.75"
+/* Width of the feed-forward halves that a token goes through, all layers. */
+static inline double ffn_width(const struct shape *s)
+{
+	double shared = 0, width = 0;
+
+	if (IS_SET(s->moe_shared_expert_intermediate_size))
+		shared = (double)s->moe_shared_expert_intermediate_size;
+	for (int64_t n = 0; n < s->num_layers; n++)
+		width += shape_is_moe(s, n) ? (double)(s->moe_router_topk *
+						       s->moe_ffn_hidden_size) +
+						      shared
+					    : (double)s->ffn_hidden_size;
+	return width;
+}
+
 /*
- * FLOPs of forward and backward on SAMPLES samples of a dense model, by
- * Megatron's formula (num_floating_point_operations): products only, causal
- * attention halved, the head over PADDED_VOCAB columns, no recompute.
+ * FLOPs of forward and backward on SAMPLES samples, by Megatron's formula
+ * (num_floating_point_operations): products only, causal attention halved,
+ * the head over PADDED_VOCAB columns, no routers, no recompute.
  */
 static inline double flops_model(const struct shape *s, int64_t padded_vocab,
 				 int64_t samples)
@@ -56,11 +83,10 @@ static inline double flops_model(const struct shape *s, int64_t padded_vocab,
 	double h = (double)s->hidden_size, t = (double)s->seq_length;
 	double q = (double)(s->num_attention_heads * s->kv_channels);
 	double qkv = (double)shape_qkv_rows(s);
-	double f = (double)s->ffn_hidden_size;
 	double gate = s->gated_linear_unit ? 3 : 2;
-	double token =
-		(double)s->num_layers * (gate * h * f + h * qkv + q * h) +
-		h * (double)padded_vocab;
+	double token = gate * h * ffn_width(s) +
+		       (double)s->num_layers * (h * qkv + q * h) +
+		       h * (double)padded_vocab;
 	double sample = 6 * t * token + 6 * t * t * q * (double)s->num_layers;
 
 	return sample * (double)samples;

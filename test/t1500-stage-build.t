@@ -81,6 +81,7 @@ is "at most 100 columns" "$(wc -L <"$T/.out" | awk '$1 > 100')" ""
 run stage-build --world 4 --rank 3 --set $tp=2 \
 	--set shape.num_moe_experts=4 --set shape.mtp_num_layers=1 \
 	--set place.expert_model_parallel_size=2 \
+	--set 'place.recompute_granularity="selective"' \
 	--set place.sequence_parallel=true $d/llama.cfg
 is "and a rank has its arrays" "$rc" 0
 like "whole experts, each of them cut" "$out" \

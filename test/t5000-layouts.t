@@ -4,7 +4,8 @@
 # one rank.  fp64: losses within 1e-12, final parameters within
 # 1e-9 max(max |ref|, lr); fp32: losses within 5e-6, first gradients (the
 # first moments after one step) within 2e-5 max(max |ref|, 1e-3 of the largest
-# of all).  A sample seeded by the day here, all of them with TRISECT_LONG.
+# of all).  Of experts in fp32 the first losses alone: after some updates a
+# token between two experts goes to the other one.  A sample seeded by the day here, all of them with TRISECT_LONG.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
@@ -37,7 +38,8 @@ check() { # check DTYPE NAME MODEL WORLD [SET]...
 		ok "$name fp64: parameters" "$compare" \
 			"$ref/step_00000005" "$T/new/step_00000005" param 1e-9 0.01 0
 	else
-		ok "$name fp32: losses" same_losses "$ref" "$T/new" 5e-6 5
+		ok "$name fp32: losses" same_losses "$ref" "$T/new" 5e-6 5 \
+			"$([ "$model" = moe ] && echo 2)"
 		ok "$name fp32: gradients" "$compare" \
 			"$ref/step_00000001" "$T/new/step_00000001" m 2e-5 0 1e-3
 	fi
@@ -71,5 +73,6 @@ done
 for dp in 2 3 ${TRISECT_LONG:+4 6}; do
 	check_zero "$dp" llama
 	check_zero "$dp" gpt2
+	check_zero "$dp" moe
 done
 done_testing

@@ -9,6 +9,7 @@
 
 tp=place.tensor_model_parallel_size pp=place.pipeline_model_parallel_size
 vp=place.virtual_pipeline_model_parallel_size
+ep=place.expert_model_parallel_size
 sp=place.sequence_parallel=true zero=place.use_distributed_optimizer=true
 common=(run.train_iters=6 run.save_interval=3 run.lr_decay_iters=6)
 
@@ -25,6 +26,8 @@ layout() { # layout NAME: its world, then its settings
 	dp3) echo 3 ;;
 	tp2pp2) echo 4 $tp=2 $pp=2 ;;
 	pp2dp2zero) echo 4 $pp=2 $zero ;;
+	ep2tp2) echo 4 $ep=2 $tp=2 $sp ;;
+	ep2dp4zero) echo 4 $ep=2 $zero ;;
 	esac
 }
 
@@ -56,14 +59,14 @@ pair() { # pair MODEL FROM TO
 	done
 	ok "$name: resharded" ckpt-merge reshard "$T/a" "$T/c" \
 		--world "${words[0]}" \
-		--set $tp=1 --set $pp=1 --set place.sequence_parallel=false \
+		--set $tp=1 --set $pp=1 --set $ep=1 --set place.sequence_parallel=false \
 		--set place.use_distributed_optimizer=false \
 		"${sets[@]}"
 	ok "$name: resumes what was resharded" go "$T/c" "$1" "$3"
 	same_end "$name, resharded" "$T/whole-$1" "$T/c"
 }
 
-for model in llama gpt2 mtp; do
+for model in llama gpt2 mtp moe; do
 	go "$T/whole-$model" $model one run.save_interval=6
 done
 
@@ -79,7 +82,10 @@ pair llama tp2pp2 pp2dp2zero
 pair gpt2 pp2vp2 tp2
 pair llama pp4empty dp2zero
 pair mtp alone tp2
+pair moe ep2dp4zero ep2tp2
 if [ -n "${TRISECT_LONG:-}" ]; then
+	pair moe ep2tp2 pp2vp2
+	pair moe tp2 ep2dp4zero
 	pair llama tp4 dp3
 	pair llama dp2zero tp4
 	pair gpt2 dp3 tp2pp2

@@ -29,11 +29,14 @@ all_losses() {
 		.value | to_entries[] | ["\($s) \($k) \(.key)", .value]) | @tsv' "$1/metrics.jsonl"
 }
 
-# same_losses A B TOLERANCE STEPS: B's losses are A's of the same steps
+# same_losses A B TOLERANCE STEPS [LAST]: B's losses are A's of the same steps,
+# up to step LAST
 same_losses() {
-	awk -F '\t' -v tol="$3" -v steps="$4" '
+	awk -F '\t' -v tol="$3" -v steps="$4" -v last="${5:-1e9}" '
 		FNR == NR { ref[$1] = $2; next }
-		{ n += !/ /; d = ref[$1] - $2; if (!($1 in ref)) bad = 1 }
+		{ n += !/ / }
+		$1 + 0 > last { next }
+		{ d = ref[$1] - $2; if (!($1 in ref)) bad = 1 }
 		{ if (d < 0) d = -d; if (!(d <= worst)) worst = d }
 		END { print n " losses, off by " worst + 0
 		      exit !(n == steps && !bad && worst <= tol) }

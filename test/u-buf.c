@@ -110,6 +110,51 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 	}
 }
 
+/* Routers, and what goes to experts and comes back. */
+static void uses_of_moe(const struct op *op, const struct sizes *z,
+			struct use *u)
+{
+	const int64_t *n = op->n;
+	const struct kern_moe_dims *d = op->moe;
+	int64_t w = n[1] * n[2] * n[3], map = d ? 4 * kern_map_size(d) : 0;
+	int64_t mine = d ? d->M : 0, all = d ? d->ranks * d->M : 0;
+	int64_t K = d ? d->K : 0, logits = d ? d->E * z->elem : 0;
+	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1] * z->elem;
+	int64_t out = rows, in = R * n[2] * z->elem;
+	int64_t x = n[0] * n[2] * z->elem, row = 4 * all * K;
+
+	switch (op->code) {
+	case OP_ROUTE_FWD:
+		USES({OUT, all * K * z->sum}, {OUT, map},
+		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits});
+		break;
+	case OP_ROUTE_BWD:
+		USES({OUT, mine * logits}, {IN, mine * K * z->sum},
+		     {IN, mine * logits}, {IN, map}, {IN, 8});
+		break;
+	case OP_GATHER: USES({OUT, in}, {IN, x}, {IN, row}); break;
+	case OP_COMBINE: USES({OUT, x}, {IN, in}, {IN, row}); break;
+	case OP_EXPERTS_FWD:
+		USES({OUT, out}, {IN, in}, {IN, w * z->elem}, {IN, 4 * n[3]});
+		break;
+	case OP_EXPERTS_BWD_X:
+		USES({OUT, in}, {IN, out}, {IN, w * z->elem}, {IN, 4 * n[3]});
+		break;
+	case OP_EXPERTS_BWD_W:
+		USES({BOTH, w * z->sum}, {IN, out}, {IN, in}, {IN, 4 * n[3]});
+		break;
+	case OP_EXPERT_ACT_FWD:
+		USES({OUT, rows}, {IN, rows << n[3]}, {IN, n[0] * z->sum},
+		     {IN, row});
+		break;
+	case OP_EXPERT_ACT_BWD:
+		USES({OUT, rows << n[3]}, {OUT, n[0] * z->sum}, {IN, rows},
+		     {IN, rows << n[3]}, {IN, n[0] * z->sum}, {IN, row});
+		break;
+	default: uses_of_dims(op, z, u);
+	}
+}
+
 /* Ops on rows of the residual stream and on logits. */
 static void uses_of_rows(const struct op *op, const struct sizes *z,
 			 struct use *u)
@@ -144,7 +189,7 @@ static void uses_of_rows(const struct op *op, const struct sizes *z,
 		USES({BOTH, 8}, {BOTH | MAYBE, 8}, {BOTH, all}, {IN, one},
 		     {IN, 2 * one}, {IN, 4 * n[0]}, {IN, 8});
 		break;
-	default: uses_of_dims(op, z, u);
+	default: uses_of_moe(op, z, u);
 	}
 }
 
@@ -452,6 +497,16 @@ static void test_buffers_of_depths(void **state)
 	assert_true(plan_grid(4, DEPTHS_ALONE, check_layout) > 0);
 }
 
+/* Experts alone and beside a shared one, in every second layer, in depths. */
+static void test_buffers_of_experts(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, EXPERTS, check_layout) > 60);
+	assert_true(plan_grid(4, EXPERTS_APART, check_layout) > 10);
+	assert_true(plan_grid(4, EXPERTS_SHARED " shape.mtp_num_layers=2",
+			      check_layout) > 30);
+}
+
 /* Elements of 16 bits beside sums of 32. */
 static void test_buffers_of_a_gpu(void **state)
 {
@@ -467,6 +522,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buffers_are_there_when_needed),
 		cmocka_unit_test(test_buffers_of_depths),
+		cmocka_unit_test(test_buffers_of_experts),
 		cmocka_unit_test(test_buffers_of_a_gpu),
 	};
 

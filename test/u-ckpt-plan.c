@@ -235,6 +235,9 @@ static void test_file_names(void **unused)
 	format_model(name, 1, 0);
 	assert_string_equal(name, "model/pp01-tp00.h5");
 	assert_true(format_file_ok(name));
+	format_experts(name, 1, 3, 0);
+	assert_string_equal(name, "experts/pp01-ep003-etp00.h5");
+	assert_true(format_file_ok(name));
 	format_optim(name, 1, 0, 3);
 	assert_string_equal(name, "optim/pp01-tp00-d003.h5");
 	assert_true(format_file_ok(name));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole training steps against test/data/golden: losses and every gradient
- * of seven tiny models, computed in float64 by an independent program.  The
+ * of tiny models, computed in float64 by an independent program.  The
  * weights and tokens are the hashes that program used (FNV-1a, splitmix64).
  */
 #include <math.h>
@@ -42,8 +42,23 @@ static double uniform(const char *name, int64_t i)
 	       1;
 }
 
-/* The whole weight in that program's naming, or NULL if it is not ours. */
-static const char *golden_name(const struct weight *w, char *buf)
+/* Rows of a weight, of one expert if it is a stack of them. */
+static int64_t golden_rows(const struct weight *w)
+{
+	return w->dim[0] / w->experts;
+}
+
+/* Our expert e is that program's (e + turned) mod experts. */
+static int64_t turned;
+
+static int64_t golden_expert(const struct weight *w, const struct piece *p)
+{
+	return (p->box.off[0] / golden_rows(w) + turned) % w->experts;
+}
+
+/* The weight of piece P in that program's naming, or NULL if it has none. */
+static const char *golden_name(const struct weight *w, const struct piece *p,
+			       char *buf)
 {
 	static const struct {
 		const char *ours, *theirs;
@@ -64,6 +79,14 @@ static const char *golden_name(const struct weight *w, char *buf)
 		{"mlp/fc1/b", "mlp.linear_fc1.bias"},
 		{"mlp/fc2/w", "mlp.linear_fc2.weight"},
 		{"mlp/fc2/b", "mlp.linear_fc2.bias"},
+		{"moe/router/w", "mlp.router.weight"},
+		{"moe/gate/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/fc2/w", "mlp.experts.N.linear_fc2.weight"},
+		{"moe/shared/gate/w", "mlp.shared_experts.linear_fc1.weight"},
+		{"moe/shared/up/w", "mlp.shared_experts.linear_fc1.weight"},
+		{"moe/shared/fc2/w", "mlp.shared_experts.linear_fc2.weight"},
 		{"embed/tok", "embedding.word_embeddings.weight"},
 		{"embed/pos", "embedding.position_embeddings.weight"},
 		{"final_norm/w", "decoder.final_layernorm.weight"},
@@ -79,6 +102,7 @@ static const char *golden_name(const struct weight *w, char *buf)
 	const char *tail = w->name, *within = "";
 	int depth = w->name[5] - '0';
 	bool ahead = !strncmp(w->name, "mtp/", 4);
+	char *at;
 
 	if (ahead) {
 		tail += sizeof(mtp) - 1;
@@ -106,17 +130,23 @@ static const char *golden_name(const struct weight *w, char *buf)
 		else
 			snprintf(buf, PATH, "decoder.layers.%d.%s",
 				 (int)w->layer, tails[i].theirs);
+		at = strstr(buf, ".N.");
+		if (at)
+			at[1] = (char)('0' + golden_expert(w, p));
 		return buf;
 	}
 	return NULL;
 }
 
-/* Row-major index, in that program's array, of element (row, col). */
-static int64_t golden_index(const struct weight *w, int64_t row, int64_t col)
+/* Row-major index, in that program's array, of element K of a piece. */
+static int64_t golden_index(const struct weight *w, int64_t k)
 {
-	if (w->part == PART_UP_W)
-		row += w->dim[0];
-	return row * w->dim[1] + col;
+	bool up = w->part == PART_UP_W || w->part == PART_EXPERT_UP_W ||
+		  w->part == PART_SHARED_UP_W;
+
+	if (w->part == PART_ROUTER_W) /* its rows go with the experts */
+		return (k + turned * w->dim[1]) % weight_elements(w);
+	return k + (up ? golden_rows(w) * w->dim[1] : 0);
 }
 
 static double golden_weight(const char *name, char kind, int64_t i,
@@ -125,7 +155,8 @@ static double golden_weight(const char *name, char kind, int64_t i,
 	double r = uniform(name, i);
 
 	switch (kind) {
-	case 'e': return 0.5 * r;
+	case 'e':
+	case 'r': return 0.5 * r;
 	case 'm': return 0.25 * r;
 	case 'g': return zero_centered ? 0.1 * r : 1 + 0.1 * r;
 	default: return 0.05 * r;
@@ -133,13 +164,13 @@ static double golden_weight(const char *name, char kind, int64_t i,
 }
 
 struct golden {
-	double objective, *grad;
+	double objective, aux, z, *grad;
 	struct trainer_depth depth[4];
 	int depths;
 	struct {
 		char name[96], kind;
 		int64_t offset, count;
-	} tensor[96];
+	} tensor[160];
 	int tensors;
 	int64_t vocab;
 };
@@ -158,6 +189,7 @@ static void golden_read(struct golden *g, const char *variant)
 		struct trainer_depth *d = &g->depth[g->depths];
 
 		sscanf(line, "objective %lf", &g->objective);
+		sscanf(line, "moe %lf %lf", &g->aux, &g->z);
 		g->depths += sscanf(line, "depth %lf %lf %lf", &d->loss,
 				    &d->token_loss, &d->acceptance) == 3;
 		if (sscanf(line, "tensor %95s %15s %ld %ld",
@@ -253,12 +285,11 @@ static void set_weights(struct trainer *t, const struct golden *g,
 	for (int i = 0; i < t->plan.slice.pieces; i++) {
 		const struct piece *p = &t->plan.slice.piece[i];
 		const struct weight *w = &t->plan.weights.list[p->weight];
-		const char *name = golden_name(w, buf);
+		const char *name = golden_name(w, p, buf);
 		char kind = g->tensor[golden_find(g, name)].kind;
 
 		for (int64_t k = 0; k < box_elements(&p->box); k++) {
-			int64_t at =
-				golden_index(w, k / w->dim[1], k % w->dim[1]);
+			int64_t at = golden_index(w, k);
 
 			put(t, base, p->at + k,
 			    golden_weight(name, kind, at, zero_centered));
@@ -278,15 +309,14 @@ static double worst_gradient(struct trainer *t, const struct golden *g,
 	for (int i = 0; i < t->plan.slice.pieces; i++) {
 		const struct piece *p = &t->plan.slice.piece[i];
 		const struct weight *w = &t->plan.weights.list[p->weight];
-		int tensor = golden_find(g, golden_name(w, buf));
+		int tensor = golden_find(g, golden_name(w, p, buf));
 		const double *ref = g->grad + g->tensor[tensor].offset;
 		double most = 0, off = 0;
 
 		for (int64_t k = 0; k < g->tensor[tensor].count; k++)
 			most = fmax(most, fabs(ref[k]));
 		for (int64_t k = 0; k < box_elements(&p->box); k++) {
-			double want = ref[golden_index(w, k / w->dim[1],
-						       k % w->dim[1])];
+			double want = ref[golden_index(w, k)];
 			double have = scale * get(t, base, p->at + k);
 
 			off = fmax(off, fabs(have - want));
@@ -340,6 +370,8 @@ static void run_variant(const char *variant, const struct machine *m,
 		assert_true(fabs(result.mtp[k].acceptance -
 				 g.depth[k].acceptance) < 1e-15);
 	}
+	assert_true(fabs(result.moe.aux - g.aux) < loss_tol);
+	assert_true(fabs(result.moe.z - g.z) < loss_tol);
 	print_message("# %s %s%s: loss off by %.2e, worst gradient %.2e\n",
 		      variant, dtype + 18,
 		      m->device == DEVICE_CUDA ? " GPU" : "",
@@ -361,7 +393,7 @@ static void all(const char *variant)
 
 	run_variant(variant, &machine_cpu, FP64, 1e-13, 1e-12);
 	run_variant(variant, &machine_cpu, FP32, 2e-6, 2e-5);
-	if (gpu && gpu->count())
+	if (gpu && gpu->count() && strncmp(variant, "moe", 3) != 0)
 		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 
@@ -388,6 +420,29 @@ VARIANT(mtp_llama_masked, "mtp-llama-masked")
 VARIANT(mtp_llama_repeated, "mtp-llama-repeated")
 VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
 VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
+VARIANT(moe_top2, "moe-top2")
+VARIANT(moe_top2_mtp, "moe-top2-mtp")
+VARIANT(moe_pre_softmax, "moe-pre-softmax")
+VARIANT(moe_groups, "moe-groups")
+VARIANT(moe_groups_mtp, "moe-groups-mtp")
+VARIANT(moe_softplus, "moe-softplus")
+VARIANT(moe_one, "moe-one")
+VARIANT(moe_pattern, "moe-pattern")
+VARIANT(moe_per_token, "moe-per-token")
+VARIANT(moe_repeated, "moe-repeated")
+VARIANT(moe_gelu, "moe-gelu")
+
+/* Experts under other numbers, groups kept together: the same model. */
+static void test_moe_turned(void **state)
+{
+	(void)state;
+	turned = 3;
+	run_variant("moe-top2-mtp", &machine_cpu, FP64, 1e-13, 1e-12);
+	run_variant("moe-pre-softmax", &machine_cpu, FP64, 1e-13, 1e-12);
+	turned = 2;
+	run_variant("moe-groups", &machine_cpu, FP64, 1e-13, 1e-12);
+	turned = 0;
+}
 
 int main(void)
 {
@@ -408,6 +463,18 @@ int main(void)
 		cmocka_unit_test(test_mtp_llama_repeated),
 		cmocka_unit_test(test_mtp_gpt2_tied),
 		cmocka_unit_test(test_mtp_gpt2_untied),
+		cmocka_unit_test(test_moe_top2),
+		cmocka_unit_test(test_moe_top2_mtp),
+		cmocka_unit_test(test_moe_pre_softmax),
+		cmocka_unit_test(test_moe_groups),
+		cmocka_unit_test(test_moe_groups_mtp),
+		cmocka_unit_test(test_moe_softplus),
+		cmocka_unit_test(test_moe_one),
+		cmocka_unit_test(test_moe_pattern),
+		cmocka_unit_test(test_moe_per_token),
+		cmocka_unit_test(test_moe_repeated),
+		cmocka_unit_test(test_moe_gelu),
+		cmocka_unit_test(test_moe_turned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,22 @@ static void a_row_is_one_object(void **state)
 	assert_non_null(strstr(read_file(), ", \"eval_loss\": null}\n"));
 }
 
+static void experts_have_their_own(void **state)
+{
+	struct metrics_row row = {
+		.step = 7,
+		.eval_loss = NAN,
+		.moe = {.there = true, .aux = 0.25, .z = 0.5, .load = 1.5},
+	};
+
+	(void)state;
+	unlink(path);
+	append(6, &row);
+	assert_non_null(strstr(read_file(),
+			       ", \"moe\": {\"aux\": 0.25, \"z\": 0.5, "
+			       "\"load\": 1.5}}\n"));
+}
+
 /* Later rows, half a row and noise go; a row without its newline stays one. */
 static void a_restart_drops_what_is_later(void **state)
 {
@@ -143,6 +159,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_is_one_object),
+		cmocka_unit_test(experts_have_their_own),
 		cmocka_unit_test(a_restart_drops_what_is_later),
 		cmocka_unit_test(others_write_nothing),
 		cmocka_unit_test(a_folder_that_is_gone_is_an_error),

@@ -8,13 +8,15 @@
 
 #include "lib/plan/show.h"
 
-/* Elements of the pieces of P that count, by stage. */
+/* Elements of the pieces of P that count, of no other rank, by stage. */
 static void count_pieces(const struct plan *p, int64_t *stage)
 {
 	for (int i = 0; i < p->slice.params; i++) {
 		const struct param *x = &p->slice.param[i];
 		int s = x->chunk * p->stages.pp + p->slice.at.pp;
 
+		if (p->slice.flat[x->cls].d)
+			continue;
 		for (int k = 0; k < x->pieces; k++) {
 			const struct piece *y =
 				&p->slice.piece[x->first_piece + k];
@@ -59,10 +61,9 @@ static void check_every_rank(const struct plan_case *x, const struct config *c,
 		assert_memory_equal(got.bytes, want->bytes, sizeof(got.bytes));
 		assert_memory_equal(got.flops, want->flops, sizeof(got.flops));
 		assert_memory_equal(got.comm, want->comm, sizeof(got.comm));
-		if (p.slice.at.dp == 0) {
-			count_pieces(&p, parameters);
+		count_pieces(&p, parameters);
+		if (p.slice.at.dp == 0)
 			count_flops(&p, flops);
-		}
 	}
 	for (int i = 0; i < s.stages.count; i++) {
 		const struct sum_stage *st = &s.stage[i];
@@ -81,11 +82,13 @@ static void test_one_rank_stands_for_all(void **state)
 	assert_true(plan_grid(8, "shape.mtp_num_layers=2", check_every_rank) >
 		    150);
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_every_rank) > 10);
+	assert_true(plan_grid(8, EXPERTS_SHARED, check_every_rank) > 100);
+	assert_true(plan_grid(8, EXPERTS_APART, check_every_rank) > 30);
 }
 
 /*
- * Megatron's count, the scores that attention's backward computes again, and
- * k and v of the ranks that hold copies of their weights.
+ * Megatron's count, the scores that attention's backward computes again,
+ * routers, and k and v of the ranks that hold copies of their weights.
  */
 static double model_flops(const struct sum *s)
 {
@@ -94,11 +97,18 @@ static double model_flops(const struct sum *s)
 	int64_t rows = place_padded_vocab(&s->config->place, x->vocab_size);
 	double t = (double)x->seq_length, d = (double)x->kv_channels;
 	double scores = t * t * (double)x->num_attention_heads * d;
-	double copies = 0;
+	double copies = 0, routers = 0, all = 2, own = 4;
 
 	if (s->grid.tp > x->num_query_groups)
 		copies = (double)(s->grid.tp - x->num_query_groups);
-	return flops_model(x, rows, samples) +
+	/* every tp rank routes all rows, and without sp backwards, too */
+	if (s->config->place.sequence_parallel && s->grid.tp > 1)
+		own /= s->grid.tp;
+	for (int64_t n = 0; n < x->num_layers; n++)
+		routers += shape_is_moe(x, n);
+	routers *= (all + own) * s->grid.tp * t *
+		   (double)(samples * x->num_moe_experts * x->hidden_size);
+	return flops_model(x, rows, samples) + routers +
 	       (double)(samples * x->num_layers) *
 		       (scores +
 			6 * t * 2 * d * copies * (double)x->hidden_size);
@@ -133,6 +143,7 @@ static void test_totals_are_the_model(void **state)
 {
 	(void)state;
 	assert_true(plan_grid(24, "", check_totals) > 900);
+	assert_true(plan_grid(8, EXPERTS_SHARED, check_totals) > 100);
 }
 
 #define LATENT                                                    \

@@ -380,6 +380,7 @@ static void set_dims(struct build *b)
 		attn[1].window = s->window_size.item[0] + 1;
 	b->attn[0] = &attn[0];
 	b->attn[1] = &attn[1];
+	moe_dims(b);
 }
 
 static int64_t host_room(struct prog *p, int64_t bytes)
@@ -484,7 +485,7 @@ static int sends_most(const struct config *c, const struct stages *st)
  * A step of more micro-batches times layers has no room in an arena; longer
  * micro-batches, times the widest layer, none in 63 bits.
  */
-enum { PARTS_MAX = 1 << 17, TOKENS_MAX = 1 << 24 };
+enum { PARTS_MAX = 1 << 17, TOKENS_MAX = 1 << 24, CHOICES_MAX = 1 << 28 };
 
 static int check_length(const struct stages *st, int pp, int64_t m,
 			struct err *e)
@@ -523,6 +524,14 @@ int prog_check(const struct config *c, const struct grid *g,
 			       " tokens (micro_batch_size x seq_length) is too "
 			       "long to plan: at most %d",
 			       n, TOKENS_MAX);
+	if (c->shape.num_moe_experts &&
+	    n > CHOICES_MAX / c->shape.moe_router_topk / g->ep)
+		return err_set(e, CODE_CONFIG,
+			       "a micro-batch of %" PRId64
+			       " tokens goes to moe_router_topk %" PRId64
+			       " experts each on %d ranks of ep, too many to "
+			       "plan: at most %d choices",
+			       n, c->shape.moe_router_topk, g->ep, CHOICES_MAX);
 	*setting = "run.global_batch_size";
 	for (int pp = 0; pp < st->pp; pp++)
 		if (check_length(st, pp, run_microbatches(&c->run, g->dp), e))

@@ -63,6 +63,15 @@ enum op_code {
 	OP_ATTN_BWD,
 	OP_ACT_FWD,
 	OP_ACT_BWD,
+	OP_ROUTE_FWD,
+	OP_ROUTE_BWD,
+	OP_GATHER,
+	OP_COMBINE,
+	OP_EXPERTS_FWD,
+	OP_EXPERTS_BWD_X,
+	OP_EXPERTS_BWD_W,
+	OP_EXPERT_ACT_FWD,
+	OP_EXPERT_ACT_BWD,
 	OP_CE_MAX,
 	OP_CE_SUMS,
 	OP_CE_GRAD,
@@ -122,6 +131,7 @@ struct op {
 	struct kern_drop drop; /* its key is filled in by who runs it */
 	const struct kern_norm_dims *norm;
 	const struct kern_attn_dims *attn; /* its drop is the op's */
+	const struct kern_moe_dims *moe;
 	double flops;
 	int64_t bytes; /* of OP_COMM: what this rank sends, of its scratch
 			  and copies nothing */

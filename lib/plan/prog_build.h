@@ -31,6 +31,8 @@ struct layer_saved {
 	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
 	struct norm_saved q, k;		       /* with norms of their own */
 	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
+	/* of a mixture of experts; fc1 and act are the experts' */
+	struct buf logits, prob, map, shared_fc1, shared_act;
 };
 
 /* What the forward of a depth of multi-token prediction leaves. */
@@ -101,6 +103,7 @@ struct build {
 	const struct kern_norm_dims *norm;
 	const struct kern_norm_dims *qnorm, *knorm; /* (N H, D), (N G, D) */
 	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
+	const struct kern_moe_dims *moe; /* the decoder's, of depths; or NULL */
 	struct buf attn_scratch, comm_scratch;
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */
@@ -212,6 +215,39 @@ void attention_half_backward(struct build *b, struct buf *dx,
 			     struct layer_saved *v);
 void mlp_half(struct build *b, struct stream *s, struct layer_saved *v);
 void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v);
+
+/* One mlp: its matrices, whose biases are the parts after them. */
+struct mlp {
+	enum part fc1, fc2;
+	int64_t width; /* on this rank */
+};
+
+/* This rank's part of its output (N, C) for Y; a bias of fc2 is left out. */
+struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
+		       struct buf *fc1, struct buf *act);
+/* Backwards: the activation's gradient for DY (N, C), frees ACT; */
+struct buf mlp_output(struct build *b, const struct mlp *m, struct ref dy,
+		      struct buf *act);
+/* then that of fc1's output, frees DACT and FC1; */
+struct buf mlp_act(struct build *b, const struct mlp *m, struct buf *dact,
+		   struct buf *fc1);
+/* and of fc1's weight for its input Y; */
+void mlp_weight(struct build *b, const struct mlp *m, struct ref dfc1,
+		struct ref y);
+/* then this rank's part of that of Y, frees DFC1. */
+struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1);
+
+/* prog_moe.c: experts in the place of the mlp */
+void moe_dims(struct build *b);
+/* Whether the layer has experts. */
+bool moe_has(const struct build *b);
+/* This rank's part of the output (N, C) for Y, all rows of the norm's. */
+struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v);
+/*
+ * The gradient of the norm's output, this rank's rows, for the mixture's DY
+ * (N, C).
+ */
+struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v);
 
 /* prog_ends.c: the first and the last stage */
 /* Embeddings of DEPTH's ids, positions and dropout included. */

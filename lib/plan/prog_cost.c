@@ -66,6 +66,40 @@ static struct traffic row_traffic(const struct op *op)
 	}
 }
 
+/* Routers, and what goes to experts and comes back. */
+static struct traffic moe_traffic(const struct op *op)
+{
+	const struct kern_moe_dims *d = op->moe;
+	const int64_t *n = op->n;
+	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1];
+	int64_t out = rows, in = R * n[2], w = n[1] * n[2] * n[3];
+	int64_t mine = d ? d->M * d->K : 0;
+	int64_t all = d ? d->ranks * mine : 0, map = 4 * all;
+
+	switch (op->code) {
+	case OP_ROUTE_FWD:
+		return (struct traffic){d->ranks * d->M * d->E, all,
+					4 * kern_map_size(d) +
+						16 * MOE_METRICS * has(op, 2)};
+	case OP_ROUTE_BWD:
+		return (struct traffic){2 * d->M * d->E, mine,
+					4 * kern_map_size(d) + 8};
+	case OP_GATHER:
+	case OP_COMBINE: return (struct traffic){n[0] * n[2] + in, 0, map};
+	case OP_EXPERTS_FWD:
+	case OP_EXPERTS_BWD_X:
+		return (struct traffic){out + in + w, 0, 4 * n[3]};
+	case OP_EXPERTS_BWD_W:
+		return (struct traffic){out + in, 2 * w, 4 * n[3]};
+	case OP_EXPERT_ACT_FWD:
+		return (struct traffic){rows + (rows << n[3]), all, map};
+	case OP_EXPERT_ACT_BWD:
+		return (struct traffic){rows + (rows << n[3] << 1), 2 * all,
+					map};
+	default: return row_traffic(op);
+	}
+}
+
 /* Products and flat arrays. */
 static struct traffic flat_traffic(const struct op *op)
 {
@@ -90,7 +124,7 @@ static struct traffic flat_traffic(const struct op *op)
 						n[2] * (1 + has(op, 2)) +
 						n[3] * (1 + has(op, 3)))};
 	case OP_CUT: return (struct traffic){0, 0, 2 * n[0] * n[1]};
-	default: return row_traffic(op);
+	default: return moe_traffic(op);
 	}
 }
 

@@ -3,9 +3,9 @@
 #include "lib/plan/prog_build.h"
 
 /* fc1's outputs on this rank. */
-static int64_t fc1_width(const struct build *b)
+static int64_t fc1_width(const struct build *b, const struct mlp *m)
 {
-	return b->F * (b->in->config->shape.gated_linear_unit ? 2 : 1);
+	return m->width * (b->in->config->shape.gated_linear_unit ? 2 : 1);
 }
 
 /* The names of shape.h are the kernels' too. */
@@ -16,61 +16,124 @@ _Static_assert((int)ACT_GELU == (int)KERN_GELU &&
 		       (int)ACT_QUICK_GELU == (int)KERN_QUICK_GELU,
 	       "activation_func and enum kern_act differ");
 
-static void emit_act(struct build *b, int code, const struct ref *refs,
-		     int count)
+static void emit_act(struct build *b, int code, const struct mlp *m,
+		     const struct ref *refs, int count)
 {
 	const struct shape *s = &b->in->config->shape;
 
 	emit(b, code, code == OP_ACT_FWD ? KIND_FORWARD : KIND_BACKWARD, refs,
-	     count, DIMS(b->N, b->F, s->activation_func, s->gated_linear_unit));
+	     count,
+	     DIMS(b->N, m->width, s->activation_func, s->gated_linear_unit));
+}
+
+struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
+		       struct buf *fc1, struct buf *act)
+{
+	struct buf out;
+
+	*fc1 = buf_new(b, FAMILY_ACT, b->N * fc1_width(b, m));
+	linear_forward(b, buf_ref(fc1), y, m->fc1, m->fc1 + 1, fc1_width(b, m),
+		       b->C);
+	*act = buf_new(b, FAMILY_ACT, b->N * m->width);
+	emit_act(b, OP_ACT_FWD, m, REFS(buf_ref(act), buf_ref(fc1)));
+	forget(b, fc1);
+	out = buf_new(b, FAMILY_ACT, b->N * b->C);
+	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2, PARTS, b->C,
+		       m->width);
+	forget(b, act);
+	return out;
+}
+
+struct buf mlp_output(struct build *b, const struct mlp *m, struct ref dy,
+		      struct buf *act)
+{
+	linear_weight(b, dy, buf_ref(act), m->fc2, PARTS, b->C, m->width);
+	buf_free(b, act);
+	return linear_input(b, dy, m->fc2, b->C, m->width);
+}
+
+struct buf mlp_act(struct build *b, const struct mlp *m, struct buf *dact,
+		   struct buf *fc1)
+{
+	struct buf dfc1 = buf_new(b, FAMILY_ACT, b->N * fc1_width(b, m));
+
+	emit_act(b, OP_ACT_BWD, m,
+		 REFS(buf_ref(&dfc1), buf_ref(dact), buf_ref(fc1)));
+	buf_free(b, dact);
+	buf_free(b, fc1);
+	return dfc1;
+}
+
+void mlp_weight(struct build *b, const struct mlp *m, struct ref dfc1,
+		struct ref y)
+{
+	linear_weight(b, dfc1, y, m->fc1, m->fc1 + 1, fc1_width(b, m), b->C);
+}
+
+struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1)
+{
+	struct buf dy =
+		linear_input(b, buf_ref(dfc1), m->fc1, fc1_width(b, m), b->C);
+
+	buf_free(b, dfc1);
+	return dy;
+}
+
+static struct mlp dense(const struct build *b)
+{
+	return (struct mlp){PART_FC1_W, PART_FC2_W, b->F};
 }
 
 void mlp_half(struct build *b, struct stream *s, struct layer_saved *v)
 {
+	const struct mlp m = dense(b);
 	struct buf y, branch;
 
 	v->y2 = stream_norm(b, s, PART_MLP_NORM_W, PART_MLP_NORM_B, &v->stat2);
 	v->x2 = s->x;
 	s->owned = !b->train;
 	y = gather_rows(b, v->y2);
-	v->fc1 = buf_new(b, FAMILY_ACT, b->N * fc1_width(b));
-	linear_forward(b, buf_ref(&v->fc1), buf_ref(&y), PART_FC1_W, PART_FC1_B,
-		       fc1_width(b), b->C);
+	if (moe_has(b))
+		branch = moe_forward(b, y, v);
+	else
+		branch = mlp_forward(b, &m, buf_ref(&y), &v->fc1, &v->act);
 	gather_free(b, &y, &v->y2);
 	forget(b, &v->y2);
 	forget(b, &v->stat2);
-	v->act = buf_new(b, FAMILY_ACT, b->N * b->F);
-	emit_act(b, OP_ACT_FWD, REFS(buf_ref(&v->act), buf_ref(&v->fc1)));
-	forget(b, &v->fc1);
-	branch = buf_new(b, FAMILY_ACT, b->N * b->C);
-	linear_forward(b, buf_ref(&branch), buf_ref(&v->act), PART_FC2_W, PARTS,
-		       b->C, b->F);
-	forget(b, &v->act);
 	stream_branch(b, s, reduce_rows(b, branch), PART_FC2_B, SITE_MLP);
+}
+
+static struct buf dense_backward(struct build *b, struct buf *dx,
+				 struct layer_saved *v)
+{
+	const struct mlp m = dense(b);
+	struct buf mine, all, dact, dfc1, y, dy;
+
+	all = branch_gradient(b, dx, PART_FC2_B, SITE_MLP, &mine);
+	dact = mlp_output(b, &m, buf_ref(&all), &v->act);
+	branch_free(b, &all, &mine, dx);
+	dfc1 = mlp_act(b, &m, &dact, &v->fc1);
+	y = gather_rows(b, v->y2);
+	mlp_weight(b, &m, buf_ref(&dfc1), buf_ref(&y));
+	gather_free(b, &y, &v->y2);
+	buf_free(b, &v->y2);
+	dy = mlp_input(b, &m, &dfc1);
+	return reduce_rows(b, dy);
 }
 
 void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v)
 {
-	struct buf mine, all, dact, dfc1, y, dy;
+	struct norm_saved norm;
+	struct buf mine, all, dy;
 
-	all = branch_gradient(b, dx, PART_FC2_B, SITE_MLP, &mine);
-	linear_weight(b, buf_ref(&all), buf_ref(&v->act), PART_FC2_W, PARTS,
-		      b->C, b->F);
-	buf_free(b, &v->act);
-	dact = linear_input(b, buf_ref(&all), PART_FC2_W, b->C, b->F);
-	branch_free(b, &all, &mine, dx);
-	dfc1 = buf_new(b, FAMILY_ACT, b->N * fc1_width(b));
-	emit_act(b, OP_ACT_BWD,
-		 REFS(buf_ref(&dfc1), buf_ref(&dact), buf_ref(&v->fc1)));
-	buf_free(b, &dact);
-	buf_free(b, &v->fc1);
-	y = gather_rows(b, v->y2);
-	linear_weight(b, buf_ref(&dfc1), buf_ref(&y), PART_FC1_W, PART_FC1_B,
-		      fc1_width(b), b->C);
-	gather_free(b, &y, &v->y2);
-	buf_free(b, &v->y2);
-	dy = linear_input(b, buf_ref(&dfc1), PART_FC1_W, fc1_width(b), b->C);
-	buf_free(b, &dfc1);
-	norm_backward(b, dx, dy, PART_MLP_NORM_W, PART_MLP_NORM_B, &v->x2,
-		      &v->stat2);
+	if (moe_has(b)) {
+		all = branch_gradient(b, dx, PARTS, SITE_MLP, &mine);
+		dy = moe_backward(b, all, v);
+		branch_free(b, &all, &mine, dx);
+	} else {
+		dy = dense_backward(b, dx, v);
+	}
+	norm = (struct norm_saved){v->x2, v->stat2};
+	norm_input(b, b->norm, dx, buf_ref(dx), &dy, PART_MLP_NORM_W,
+		   PART_MLP_NORM_B, &norm);
 }

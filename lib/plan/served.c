@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "kernels/kern.h"
 #include "lib/plan/check.h"
 #include "lib/plan/config.h"
 
@@ -240,6 +241,51 @@ static void unserved_spec(const struct config *c, struct report *r)
 			 "inference_optimized is not for training");
 }
 
+/* Ways of balancing that have a loss of a micro-batch, or none. */
+static void unserved_balance(const struct config *c, struct report *r)
+{
+	const struct texts *types = &c->run.moe_router_load_balancing_type;
+
+	for (int i = 0; i < types->count; i++) {
+		const char *type = types->item[i];
+
+		if (strcmp(type, "aux_loss") && strcmp(type, "seq_aux_loss") &&
+		    strcmp(type, "none"))
+			UNSERVED("served-experts", run,
+				 moe_router_load_balancing_type,
+				 "%s is not run yet, only aux_loss, "
+				 "seq_aux_loss and none",
+				 type);
+	}
+}
+
+static void unserved_experts(const struct config *c, struct report *r)
+{
+	const struct place *p = &c->place;
+	int router = c->spec.moe_router_dtype, dtype = c->spec.params_dtype;
+
+	if (!c->shape.num_moe_experts)
+		return;
+	if (c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-experts-device", spec, device,
+			 "a mixture of experts is run on CPUs only so far");
+	if (c->shape.num_moe_experts > KERN_EXPERTS)
+		UNSERVED("served-experts", shape, num_moe_experts,
+			 "at most %d experts are run so far", KERN_EXPERTS);
+	if (c->shape.add_bias_linear)
+		UNSERVED("served-experts", shape, add_bias_linear,
+			 "experts and routers with a bias are not run yet");
+	if (p->expert_tensor_parallel_size != p->tensor_model_parallel_size)
+		UNSERVED("served-experts", place, expert_tensor_parallel_size,
+			 "experts are cut over tensor_model_parallel_size "
+			 "ranks so far");
+	if ((router == ROUTER_FP32 && dtype == DTYPE_FP64) ||
+	    (router == ROUTER_FP64 && dtype != DTYPE_FP64))
+		UNSERVED("served-experts", spec, moe_router_dtype,
+			 "on CPUs the router has params_dtype so far");
+	unserved_balance(c, r);
+}
+
 static void unserved_run(const struct config *c, struct report *r)
 {
 	if (c->run.eval_global_batch_size != c->run.global_batch_size)
@@ -259,6 +305,7 @@ int config_unserved(const struct config *c, struct report *r)
 		UNSERVED("served-sharding", place,
 			 data_parallel_sharding_strategy,
 			 "only no_shard and optim are run so far");
+	unserved_experts(c, r);
 	unserved_spec(c, r);
 	unserved_run(c, r);
 	return (int)(report_count(r, WARNING) - before);

@@ -353,6 +353,49 @@ static bool run_backward(const struct kern *k, const struct op *op,
 	}
 }
 
+static bool run_moe(const struct kern *k, const struct op *op,
+		    const struct args *a)
+{
+	void *const *p = a->p;
+	const int64_t *n = a->n;
+
+	switch (op->code) {
+	case OP_ROUTE_FWD:
+		k->route_fwd(a->q, p[0], p[1], p[2], p[3], op->moe);
+		return true;
+	case OP_ROUTE_BWD:
+		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
+		return true;
+	case OP_GATHER:
+		k->gather(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);
+		return true;
+	case OP_COMBINE:
+		k->combine(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);
+		return true;
+	case OP_EXPERTS_FWD:
+		k->experts_fwd(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
+			       n[3]);
+		return true;
+	case OP_EXPERTS_BWD_X:
+		k->experts_bwd_x(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
+				 n[3]);
+		return true;
+	case OP_EXPERTS_BWD_W:
+		k->experts_bwd_w(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2],
+				 n[3]);
+		return true;
+	case OP_EXPERT_ACT_FWD:
+		k->expert_act_fwd(a->q, p[0], p[1], p[2], p[3], n[0], n[1],
+				  (enum kern_act)n[2], n[3]);
+		return true;
+	case OP_EXPERT_ACT_BWD:
+		k->expert_act_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5],
+				  n[0], n[1], (enum kern_act)n[2], n[3]);
+		return true;
+	default: return false;
+	}
+}
+
 static bool run_flat(const struct kern *k, const struct op *op,
 		     const struct args *a, struct kern_scalars *scalars)
 {
@@ -397,7 +440,7 @@ static void run_kern(struct exec *x, const struct op *op)
 		a.attn.drop = a.drop;
 	}
 	done = run_forward(x->kern, op, &a) || run_backward(x->kern, op, &a) ||
-	       run_flat(x->kern, op, &a, scalars);
+	       run_moe(x->kern, op, &a) || run_flat(x->kern, op, &a, scalars);
 	assert(done);
 }
 

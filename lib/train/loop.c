@@ -231,6 +231,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		.eval_loss = eval_loss,
 		.depths = r->depths,
 		.mtp = r->mtp,
+		.moe = r->moe,
 	};
 
 	return metrics_write(&l->metrics, &row, e);

@@ -102,6 +102,20 @@ static int depths_text(char *buf, size_t size, const struct metrics_row *r)
 	return n + (n ? snprintf(buf + n, size - (size_t)n, "}]") : 0);
 }
 
+/* , "moe": {"aux": .., ..} */
+static int moe_text(char *buf, size_t size, const struct trainer_moe *m)
+{
+	int n = 0;
+
+	if (!m->there)
+		return 0;
+	n += snprintf(buf + n, size - (size_t)n, ", \"moe\": {");
+	n += number(buf + n, size - (size_t)n, "aux", m->aux, true);
+	n += number(buf + n, size - (size_t)n, "z", m->z, false);
+	n += number(buf + n, size - (size_t)n, "load", m->load, false);
+	return n + snprintf(buf + n, size - (size_t)n, "}");
+}
+
 static int row_text(char *buf, size_t size, const struct metrics_row *r)
 {
 	const struct {
@@ -127,6 +141,7 @@ static int row_text(char *buf, size_t size, const struct metrics_row *r)
 		n += number(buf + n, size - (size_t)n, "eval_loss",
 			    r->eval_loss, false);
 	n += depths_text(buf + n, size - (size_t)n, r);
+	n += moe_text(buf + n, size - (size_t)n, &r->moe);
 	n += snprintf(buf + n, size - (size_t)n, "}\n");
 	return n;
 }

@@ -26,6 +26,7 @@ struct metrics_row {
 	double eval_loss; /* NAN: not evaluated */
 	int depths;	  /* of multi-token prediction */
 	const struct trainer_depth *mtp;
+	struct trainer_moe moe;
 };
 
 /*

@@ -115,7 +115,7 @@ static int read_state(const struct resume *r, struct trainer *t,
 	struct ckpt_memory mem;
 	struct ckpt_item *items;
 	struct err late;
-	int model, optim, bad;
+	int count[CKPT_FILES], all, bad;
 
 	if (ckpt_has_role(ck, ROLE_MASTER) != (t->plan.prog.master >= 0))
 		return err_set(e, CODE_CKPT,
@@ -127,9 +127,9 @@ static int read_state(const struct resume *r, struct trainer *t,
 			       t->plan.prog.master < 0 ? "none" : "some");
 	bad = map_memory(t, false, &mem, e);
 	if (!bad) {
-		ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items, &model,
-			   &optim);
-		bad = ckpt_read(ck, &t->plan.weights, items, model + optim, e);
+		all = ckpt_items(&t->plan.slice, &mem, CKPT_LOAD, a, &items,
+				 count);
+		bad = ckpt_read(ck, &t->plan.weights, items, all, e);
 	}
 	if (unmap_memory(t, &mem, !bad, bad ? &late : e))
 		bad = -1;

@@ -129,6 +129,12 @@ static double at_least_one(int64_t n)
 	return n > 1 ? (double)n : 1;
 }
 
+/* Of the global batch. */
+static double microbatches(const struct trainer *t)
+{
+	return (double)t->plan.prog.train.microbatches * t->plan.grid.dp;
+}
+
 /*
  * The coefficients of a micro-batch's losses make the objective an explicit
  * weighted sum (model-numerics 1.4): the mean of the micro-batches' means, or
@@ -138,7 +144,7 @@ static double at_least_one(int64_t n)
 static void set_objective(struct trainer *t, int mb, const int64_t *scored)
 {
 	const struct run *run = &t->plan.config->run;
-	double all = (double)t->plan.prog.train.microbatches * t->plan.grid.dp;
+	double all = microbatches(t);
 	struct exec_objective o = exec_objective(&t->exec, mb, 0);
 	bool per_token = run->calculate_per_token_loss;
 	int depths = t->plan.prog.depths;
@@ -166,6 +172,9 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 	memset(s->mtp_tokens, 0, sizeof(s->mtp_tokens));
 	s->per_token = t->plan.config->run.calculate_per_token_loss;
 	s->metrics[METRIC_SUMSQ] = 0;
+	memset(s->metrics + METRIC_MOE, 0, MOE_METRICS * sizeof(double));
+	s->moe_coef = s->per_token > 0 ? (double)t->plan.prog.tokens
+				       : 1 / microbatches(t);
 	for (int mb = 0; mb < t->plan.prog.train.microbatches; mb++) {
 		int64_t scored[1 + KERN_DEPTHS] = {0};
 
@@ -211,6 +220,19 @@ static void set_rates(struct trainer *t)
 	};
 }
 
+static void report_moe(const struct trainer *t, const struct kern_scalars *s,
+		       struct trainer_result *out)
+{
+	const double *m = s->metrics + METRIC_MOE;
+
+	out->moe = (struct trainer_moe){
+		.there = m[MOE_COUNT] > 0,
+		.aux = m[MOE_AUX] / microbatches(t),
+		.z = m[MOE_Z] / microbatches(t),
+		.load = m[MOE_LOAD] / fmax(m[MOE_COUNT], 1),
+	};
+}
+
 static void report_depths(const struct trainer *t, const struct kern_scalars *s,
 			  struct trainer_result *out)
 {
@@ -247,6 +269,7 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 		.stop = s.metrics[METRIC_STOP] > 0,
 	};
 	report_depths(t, &s, out);
+	report_moe(t, &s, out);
 	if (isfinite(out->loss) && isfinite(out->grad_norm))
 		return 0;
 	return err_set(e, CODE_NUMERIC,

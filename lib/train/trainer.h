@@ -24,6 +24,17 @@ struct trainer_depth {
 	double acceptance;
 };
 
+/* Mixtures of experts in one step. */
+struct trainer_moe {
+	bool there;
+	/* what the losses add to the objective: the sum over layers of the
+	 * means over micro-batches */
+	double aux, z;
+	/* the most loaded expert's tokens over the mean expert's: the mean
+	 * over layers and micro-batches */
+	double load;
+};
+
 /* What one step gave. */
 struct trainer_result {
 	int64_t step; /* its number, from 1; 0: none has ended yet */
@@ -36,6 +47,7 @@ struct trainer_result {
 	bool stop;	/* some rank was asked to stop */
 	int depths;
 	struct trainer_depth mtp[KERN_DEPTHS];
+	struct trainer_moe moe;
 };
 
 /*

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mixture of experts: the router, rows in the order of experts, products. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kern_cpu.h"
+
+/* Rows are taken in so many runs, each summed by itself: bits that last. */
+enum { RUNS = 64 };
+
+/* One token: its logits, their scores, and those that it is chosen by. */
+struct token {
+	double x[KERN_EXPERTS];
+	double score[KERN_EXPERTS];
+	bool barred[KERN_EXPERTS];
+	double lse, sum; /* of all logits, of all scores */
+};
+
+static double score_of(double x, enum kern_score score)
+{
+	if (score == KERN_SIGMOID)
+		return 1 / (1 + exp(-x));
+	return sqrt(x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)));
+}
+
+/* Its derivative, by the score alone. */
+static double score_slope(double s, enum kern_score score)
+{
+	if (score == KERN_SIGMOID)
+		return s * (1 - s);
+	return s > 0 ? -expm1(-s * s) / (2 * s) : 0;
+}
+
+/* Scores become e^(x - MOST); returns their sum. */
+static double exponentials(struct token *t, double most, int64_t E)
+{
+	double sum = 0;
+
+	for (int64_t e = 0; e < E; e++) {
+		t->score[e] = exp(t->x[e] - most);
+		sum += t->score[e];
+	}
+	return sum;
+}
+
+static void token_load(struct token *t, const REAL *logits,
+		       const struct kern_moe_dims *d)
+{
+	double most = -INFINITY, sum;
+
+	for (int64_t e = 0; e < d->E; e++) {
+		t->x[e] = (double)logits[e];
+		t->barred[e] = false;
+		if (t->x[e] > most)
+			most = t->x[e];
+	}
+	sum = exponentials(t, most, d->E);
+	t->lse = most + log(sum);
+	t->sum = 1;
+	for (int64_t e = 0; e < d->E && d->score == KERN_SOFTMAX; e++)
+		t->score[e] /= sum;
+	if (d->score == KERN_SOFTMAX)
+		return;
+	t->sum = 1e-20;
+	for (int64_t e = 0; e < d->E; e++) {
+		t->score[e] = score_of(t->x[e], d->score);
+		t->sum += t->score[e];
+	}
+}
+
+/*
+ * The next expert of FIRST .. END after LAST (-1: none yet), from the largest
+ * logit down, equal ones by number; -1 if there is none.
+ */
+static int64_t next_best(const struct token *t, int64_t first, int64_t end,
+			 int64_t last)
+{
+	int64_t best = -1;
+
+	for (int64_t e = first; e < end; e++) {
+		bool later = last < 0 || t->x[e] < t->x[last] ||
+			     (e > last && t->x[e] == t->x[last]);
+
+		if (later && !t->barred[e] &&
+		    (best < 0 || t->x[e] > t->x[best]))
+			best = e;
+	}
+	return best;
+}
+
+/* What a group is worth: its best experts' logits or scores. */
+static double group_worth(const struct token *t, int64_t group,
+			  const struct kern_moe_dims *d)
+{
+	bool logits = d->score == KERN_SOFTMAX && !d->pre;
+	int64_t size = d->E / d->groups, first = group * size, last = -1;
+	double worth = 0;
+
+	for (int64_t k = 0; k < d->K / d->group_topk; k++) {
+		last = next_best(t, first, first + size, last);
+		if (last < 0)
+			break;
+		worth += logits ? t->x[last] : t->score[last];
+	}
+	return worth;
+}
+
+/* Bar all experts but those of the best groups. */
+static void limit_groups(struct token *t, const struct kern_moe_dims *d)
+{
+	int64_t size = d->E / d->groups;
+	double worth[KERN_EXPERTS] = {0};
+	bool in[KERN_EXPERTS] = {false};
+
+	for (int64_t g = 0; g < d->groups; g++)
+		worth[g] = group_worth(t, g, d);
+	for (int64_t k = 0; k < d->group_topk; k++) {
+		int64_t best = 0;
+
+		while (in[best])
+			best++;
+		for (int64_t g = best + 1; g < d->groups; g++)
+			if (!in[g] && worth[g] > worth[best])
+				best = g;
+		in[best] = true;
+	}
+	for (int64_t e = 0; e < d->E; e++)
+		t->barred[e] = !in[e / size];
+}
+
+static void choose(const struct token *t, int32_t *expert,
+		   const struct kern_moe_dims *d)
+{
+	int64_t last = -1;
+
+	for (int64_t k = 0; k < d->K; k++) {
+		last = next_best(t, 0, d->E, last);
+		expert[k] = (int32_t)last;
+	}
+}
+
+/* The probabilities of the chosen, before the scale. */
+static void chosen_probs(const struct token *t, double *p,
+			 const int32_t *expert, const struct kern_moe_dims *d)
+{
+	bool post = d->score == KERN_SOFTMAX && !d->pre;
+	double sum = 0;
+
+	for (int64_t k = 0; k < d->K; k++) {
+		p[k] = post ? exp(t->x[expert[k]] - t->x[expert[0]])
+			    : t->score[expert[k]];
+		sum += p[k];
+	}
+	if (d->score == KERN_SOFTMAX ? d->pre : d->K == 1)
+		return;
+	for (int64_t k = 0; k < d->K; k++)
+		p[k] /= sum + (post ? 0 : 1e-20);
+}
+
+/* Rows LO .. HI: experts and probabilities; each sample's load is counted. */
+static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
+		       int64_t lo, int64_t hi, const struct kern_moe_dims *d)
+{
+	double p[KERN_EXPERTS];
+	int32_t free[KERN_EXPERTS];
+	struct token t;
+
+	for (int64_t n = lo; n < hi; n++) {
+		int32_t *expert = m->expert + n * d->K;
+		int32_t *load = m->load + n / d->T * d->E;
+
+		token_load(&t, logits + n * d->E, d);
+		choose(&t, free, d); /* as if there were no groups */
+		for (int64_t k = 0; k < d->K; k++)
+			load[free[k]]++;
+		if (d->group_topk)
+			limit_groups(&t, d);
+		choose(&t, expert, d);
+		chosen_probs(&t, p, expert, d);
+		for (int64_t k = 0; k < d->K; k++)
+			prob[n * d->K + k] = (REAL)(p[k] * d->scale);
+	}
+}
+
+/* The bits of P >= 0, which are in the order of such numbers. */
+static uint64_t bits_of(REAL p)
+{
+	double x = (double)p;
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+/*
+ * The expert of choice I among this rank's, or -1.  Whether it has a row at
+ * all is row[i] >= 0 from here on.
+ */
+static int64_t local(const struct kern_map *m, int64_t i,
+		     const struct kern_moe_dims *d)
+{
+	int64_t e = m->expert[i] - d->first;
+
+	return e >= 0 && e < d->experts ? e : -1;
+}
+
+/* An expert that gets too many tokens, and what its last one is worth. */
+struct full {
+	uint64_t lo, hi;  /* the capacity's probability is in lo .. hi */
+	int64_t at_least; /* choices worth the middle or more */
+};
+
+/*
+ * For each local expert the largest bits (lo) that at least CAPACITY of the
+ * choices I .. END have, by bisection; 0 if there are not so many.
+ */
+static void find_limits(struct full *f, const REAL *prob,
+			const struct kern_map *m, int64_t i, int64_t end,
+			const struct kern_moe_dims *d)
+{
+	for (int64_t e = 0; e < d->experts; e++)
+		f[e] = (struct full){0, (uint64_t)1 << 63, 0};
+	for (int bit = 0; bit < 63; bit++) {
+		for (int64_t e = 0; e < d->experts; e++)
+			f[e].at_least = 0;
+		for (int64_t k = i; k < end; k++) {
+			int64_t e = local(m, k, d);
+
+			if (e >= 0 && bits_of(prob[k]) >=
+					      f[e].lo + (f[e].hi - f[e].lo) / 2)
+				f[e].at_least++;
+		}
+		for (int64_t e = 0; e < d->experts; e++) {
+			uint64_t mid = f[e].lo + (f[e].hi - f[e].lo) / 2;
+
+			if (f[e].at_least >= d->capacity)
+				f[e].lo = mid;
+			else
+				f[e].hi = mid;
+		}
+	}
+}
+
+/* Of choices I .. END, those that their experts have no room for: row -1. */
+static void drop_choices(const REAL *prob, const struct kern_map *m, int64_t i,
+			 int64_t end, const struct kern_moe_dims *d)
+{
+	struct full f[KERN_EXPERTS];
+	int64_t room[KERN_EXPERTS];
+
+	for (int64_t e = 0; e < d->experts; e++) {
+		f[e].lo = 0;
+		room[e] = d->capacity;
+	}
+	if (!d->by_position) {
+		find_limits(f, prob, m, i, end, d);
+		/* first those above, then equal ones in order */
+		for (int64_t k = i; k < end; k++) {
+			int64_t e = local(m, k, d);
+
+			if (e >= 0)
+				room[e] -= bits_of(prob[k]) > f[e].lo;
+		}
+	}
+	for (int64_t k = i; k < end; k++) {
+		int64_t e = local(m, k, d);
+
+		if (e < 0 || (!d->by_position && bits_of(prob[k]) > f[e].lo))
+			continue;
+		if (bits_of(prob[k]) < f[e].lo || room[e]-- <= 0)
+			m->row[k] = -1;
+	}
+}
+
+/* Choices in the order of experts, then of tokens. */
+static void sort_choices(const REAL *prob, const struct kern_map *m,
+			 const struct kern_moe_dims *d)
+{
+	int64_t each = d->M * d->K, all = d->ranks * each;
+	int32_t before = 0;
+
+	for (int64_t i = 0; i < all; i++)
+		m->row[i] = local(m, i, d) < 0 ? -1 : 0;
+	for (int64_t i = 0; i < all && d->capacity; i += each)
+		drop_choices(prob, m, i, i + each, d);
+	memset(m->end, 0, (size_t)d->experts * sizeof(*m->end));
+	for (int64_t i = 0; i < all; i++)
+		if (m->row[i] >= 0)
+			m->end[local(m, i, d)]++;
+	for (int64_t e = 0; e < d->experts; e++) {
+		int32_t rows = m->end[e];
+
+		m->end[e] = before;
+		before += rows;
+	}
+	for (int64_t i = 0; i < all; i++)
+		if (m->row[i] >= 0)
+			m->row[i] = m->end[local(m, i, d)]++;
+}
+
+/*
+ * G[e] = the derivative of the auxiliary losses by the share of expert E in a
+ * token of this rank's sample B.
+ */
+static void share_slopes(double *g, const struct kern_map *m, int64_t b,
+			 const struct kern_moe_dims *d)
+{
+	double M = (double)d->M, T = (double)d->T, K = (double)d->K;
+	double all = d->aux * (double)d->E / (K * M * M);
+	double seq = d->seq_aux * (double)d->E / (K * T * M);
+	int64_t samples = d->M / d->T;
+	const int32_t *load = m->load + d->me * samples * d->E;
+
+	for (int64_t e = 0; e < d->E; e++) {
+		double count = 0;
+
+		for (int64_t i = 0; i < samples; i++)
+			count += load[i * d->E + e];
+		g[e] = all * count + seq * load[b * d->E + e];
+	}
+}
+
+/* The losses of rows LO .. HI of this rank's, added to AUX and Z. */
+static void loss_rows(double *aux, double *z, const struct kern_map *m,
+		      const REAL *logits, int64_t lo, int64_t hi,
+		      const struct kern_moe_dims *d)
+{
+	double g[KERN_EXPERTS];
+	struct token t;
+
+	for (int64_t n = lo; n < hi; n++) {
+		double part = 0;
+
+		if (n == lo || n % d->T == 0)
+			share_slopes(g, m, n / d->T, d);
+		token_load(&t, logits + n * d->E, d);
+		for (int64_t e = 0; e < d->E; e++)
+			part += g[e] * t.score[e];
+		*aux += part / t.sum;
+		*z += d->z * t.lse * t.lse / (double)d->M;
+	}
+}
+
+/* The most tokens of this rank's that chose the same expert. */
+static int64_t most_chosen(const struct kern_map *m,
+			   const struct kern_moe_dims *d)
+{
+	int64_t count[KERN_EXPERTS] = {0}, choices = d->M * d->K, most = 0;
+	const int32_t *expert = m->expert + d->me * choices;
+
+	for (int64_t i = 0; i < choices; i++)
+		if (++count[expert[i]] > most)
+			most = count[expert[i]];
+	return most;
+}
+
+static void add_stat(double *stat, const struct kern_map *m, const REAL *logits,
+		     const struct kern_moe_dims *d)
+{
+	const REAL *mine = logits + d->me * d->M * d->E;
+	double part[RUNS][2] = {{0}};
+
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
+	for (int64_t i = 0; i < RUNS; i++)
+		loss_rows(&part[i][0], &part[i][1], m, mine, d->M * i / RUNS,
+			  d->M * (i + 1) / RUNS, d);
+	for (int64_t i = 0; i < RUNS; i++) {
+		stat[MOE_AUX] += part[i][0];
+		stat[MOE_Z] += part[i][1];
+	}
+	stat[MOE_LOAD] +=
+		(double)(most_chosen(m, d) * d->E) / (double)(d->M * d->K);
+	stat[MOE_COUNT]++;
+}
+
+void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
+		  const void *logits, const struct kern_moe_dims *d)
+{
+	struct kern_map m = kern_map(map, d);
+	int64_t samples = d->ranks * d->M / d->T;
+
+	(void)q;
+	memset(m.load, 0, (size_t)(samples * d->E) * sizeof(*m.load));
+	/* a sample's load has one writer */
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
+	for (int64_t b = 0; b < samples; b++)
+		route_rows(prob, &m, logits, b * d->T, (b + 1) * d->T, d);
+	sort_choices(prob, &m, d);
+	if (stat)
+		add_stat(stat, &m, logits, d);
+}
+
+/* DX += of the chosen experts' probabilities, whose gradient is DPROB. */
+static void probs_backward(double *dx, const struct token *t, const REAL *dprob,
+			   const int32_t *expert, const struct kern_moe_dims *d)
+{
+	bool soft = d->score == KERN_SOFTMAX, one = !soft && d->K == 1;
+	double p[KERN_EXPERTS], dot = 0, sum = 1e-20;
+
+	chosen_probs(t, p, expert, d);
+	for (int64_t k = 0; k < d->K; k++) {
+		dot += one ? 0 : p[k] * (double)dprob[k] * d->scale;
+		sum += t->score[expert[k]];
+	}
+	for (int64_t k = 0; k < d->K; k++) {
+		double s = t->score[expert[k]];
+		double g = (double)dprob[k] * d->scale;
+
+		if (soft) /* pre: what all others lose comes below */
+			dx[expert[k]] += p[k] * (d->pre ? g : g - dot);
+		else
+			dx[expert[k]] += (one ? g : (g - dot) / sum) *
+					 score_slope(s, d->score);
+	}
+	for (int64_t e = 0; e < d->E && soft && d->pre; e++)
+		dx[e] -= t->score[e] * dot;
+}
+
+/* DX += of the auxiliary losses and the z-loss. */
+static void losses_backward(double *dx, const struct token *t, const double *g,
+			    double coef, const struct kern_moe_dims *d)
+{
+	double mean = 0, z = 2 * d->z * t->lse / (double)d->M;
+
+	for (int64_t e = 0; e < d->E; e++)
+		mean += g[e] * t->score[e] / t->sum;
+	for (int64_t e = 0; e < d->E; e++) {
+		double slope = d->score == KERN_SOFTMAX
+				       ? t->score[e]
+				       : score_slope(t->score[e], d->score);
+
+		dx[e] += coef * (g[e] - mean) / t->sum * slope;
+		if (z != 0)
+			dx[e] += coef * z * exp(t->x[e] - t->lse);
+	}
+}
+
+void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
+		  const void *logits, const int32_t *map, const double *coef,
+		  const struct kern_moe_dims *d)
+{
+	/* only read */
+	struct kern_map m = kern_map((int32_t *)map, d);
+	const int32_t *expert = m.expert + d->me * d->M * d->K;
+
+	(void)q;
+#pragma omp parallel for if (d->M * d->E > KERN_SMALL)
+	for (int64_t i = 0; i < RUNS; i++) {
+		int64_t lo = d->M * i / RUNS, hi = d->M * (i + 1) / RUNS;
+		double g[KERN_EXPERTS], dx[KERN_EXPERTS];
+		struct token t;
+
+		for (int64_t n = lo; n < hi; n++) {
+			const REAL *dp = (const REAL *)dprob + n * d->K;
+			REAL *out = (REAL *)dlogits + n * d->E;
+
+			if (n == lo || n % d->T == 0)
+				share_slopes(g, &m, n / d->T, d);
+			token_load(&t, (const REAL *)logits + n * d->E, d);
+			memset(dx, 0, (size_t)d->E * sizeof(*dx));
+			probs_backward(dx, &t, dp, expert + n * d->K, d);
+			losses_backward(dx, &t, g, *coef, d);
+			for (int64_t e = 0; e < d->E; e++)
+				out[e] = (REAL)dx[e];
+		}
+	}
+}
+
+void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,
+	       int64_t N, int64_t topk, int64_t C)
+{
+	(void)q;
+#pragma omp parallel for if (N * topk * C > KERN_SMALL)
+	for (int64_t i = 0; i < N * topk; i++)
+		if (row[i] >= 0)
+			memcpy((REAL *)y + row[i] * C,
+			       (const REAL *)x + i / topk * C,
+			       (size_t)C * sizeof(REAL));
+}
+
+void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,
+		int64_t N, int64_t topk, int64_t C)
+{
+	(void)q;
+#pragma omp parallel for if (N * topk * C > KERN_SMALL)
+	for (int64_t n = 0; n < N; n++) {
+		REAL *restrict yn = (REAL *)y + n * C;
+
+		memset(yn, 0, (size_t)C * sizeof(REAL));
+		for (int64_t k = n * topk; k < (n + 1) * topk; k++) {
+			const REAL *restrict xr = (const REAL *)x + row[k] * C;
+
+			if (row[k] < 0)
+				continue;
+#pragma omp simd
+			for (int64_t i = 0; i < C; i++)
+				yn[i] += xr[i];
+		}
+	}
+}
+
+/* Call PRODUCT with the rows LO .. LO + ROWS of each expert e. */
+#define EACH_EXPERT(PRODUCT)                                                \
+	for (int64_t e = 0; e < experts; e++) {                             \
+		int64_t lo = e ? end[e - 1] : 0, rows = end[e] - lo;        \
+		REAL *we = (REAL *)w + e * out * in;                        \
+		REAL *xe = (REAL *)x + lo * in, *ye = (REAL *)y + lo * out; \
+                                                                            \
+		if (rows)                                                   \
+			PRODUCT;                                            \
+	}
+
+void K(experts_fwd)(struct queue *q, void *y, const void *x, const void *w,
+		    const int32_t *end, int64_t R, int64_t out, int64_t in,
+		    int64_t experts)
+{
+	(void)R;
+	EACH_EXPERT(K(linear_fwd)(q, ye, xe, we, NULL, rows, out, in))
+}
+
+void K(experts_bwd_x)(struct queue *q, void *x, const void *y, const void *w,
+		      const int32_t *end, int64_t R, int64_t out, int64_t in,
+		      int64_t experts)
+{
+	(void)R;
+	EACH_EXPERT(K(linear_bwd_x)(q, xe, ye, we, rows, out, in))
+}
+
+void K(experts_bwd_w)(struct queue *q, void *w, const void *y, const void *x,
+		      const int32_t *end, int64_t R, int64_t out, int64_t in,
+		      int64_t experts)
+{
+	(void)R;
+	EACH_EXPERT(K(linear_bwd_w)(q, we, ye, xe, rows, out, in))
+}

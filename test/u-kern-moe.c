@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routers and experts: against plain sorts and sums, and differences. */
+#include "test/kern-test.h"
+
+enum { T = 5, N = 15, E = 6, TOPK = 3, R = N * TOPK, C = 7, F = 5 };
+
+static struct kern_moe_dims dims; /* the case at hand */
+static double *logits, *dprob;
+static const double coef = 0.75;
+
+enum { CASES = 7 };
+
+static void make_case(int i)
+{
+	dims = (struct kern_moe_dims){
+		.M = N,
+		.T = T,
+		.E = E,
+		.K = i == 5 ? 1 : TOPK,
+		.score = i < 3	 ? KERN_SOFTMAX
+			 : i < 6 ? KERN_SIGMOID
+				 : KERN_SQRTSOFTPLUS,
+		.pre = i == 1,
+		.scale = i % 2 ? 2.5 : 1,
+		.aux = 0.3,
+		.seq_aux = 0.2,
+		.z = 0.1,
+		.ranks = 1,
+		.experts = E,
+	};
+	if (i == 2 || i == 4) {
+		dims.groups = 3;
+		dims.group_topk = i == 2 ? 2 : 1;
+		dims.K = 2;
+	}
+	logits = rnd_new(N * E, 2);
+	dprob = rnd_new(N * TOPK, 1);
+}
+
+static double naive_score(double x)
+{
+	return dims.score == KERN_SIGMOID ? 1 / (1 + exp(-x))
+					  : sqrt(log(1 + exp(x)));
+}
+
+/* All scores of token N and their sum; of a softmax its denominator, too. */
+static double naive_scores(int64_t n, double *s)
+{
+	double sum = 0, den = 0;
+
+	for (int64_t e = 0; e < E; e++)
+		den += exp(logits[n * E + e]);
+	for (int64_t e = 0; e < E; e++) {
+		double x = logits[n * E + e];
+
+		s[e] = dims.score == KERN_SOFTMAX ? exp(x) / den
+						  : naive_score(x);
+		sum += s[e];
+	}
+	return sum;
+}
+
+/* How many of X are before its element E: larger, or as large and earlier. */
+static int64_t rank_of(const double *x, int64_t e, int64_t count)
+{
+	int64_t before = 0;
+
+	for (int64_t i = 0; i < count; i++)
+		before += x[i] > x[e] || (i < e && x[i] == x[e]);
+	return before;
+}
+
+/* X without the experts of groups that token N may not go to. */
+static void naive_groups(double *x, const double *s)
+{
+	int64_t size = dims.groups ? E / dims.groups : E;
+	int64_t most = dims.group_topk ? dims.K / dims.group_topk : 0;
+	bool plain = dims.score == KERN_SOFTMAX && !dims.pre;
+	double worth[E] = {0};
+
+	for (int64_t g = 0; g < dims.groups; g++)
+		for (int64_t i = 0; i < size; i++)
+			if (rank_of(x + g * size, i, size) < most)
+				worth[g] += (plain ? x : s)[g * size + i];
+	for (int64_t e = 0; e < E && dims.group_topk; e++)
+		if (rank_of(worth, e / size, dims.groups) >= dims.group_topk)
+			x[e] = -INFINITY;
+}
+
+/* The probability of each expert for token N, 0 if it is not chosen. */
+static void naive_route(int64_t n, double *p, int64_t *place)
+{
+	bool plain = dims.score == KERN_SOFTMAX && !dims.pre;
+	double x[E], s[E], sum = 0;
+
+	naive_scores(n, s);
+	memcpy(x, logits + n * E, sizeof(x));
+	naive_groups(x, s);
+	for (int64_t e = 0; e < E; e++) {
+		place[e] = rank_of(x, e, E);
+		p[e] = 0;
+		if (place[e] < dims.K)
+			p[e] = plain ? exp(x[e]) : s[e];
+		sum += p[e];
+	}
+	if (!plain && (dims.score == KERN_SOFTMAX || dims.K == 1))
+		sum = 1;
+	for (int64_t e = 0; e < E; e++)
+		p[e] *= dims.scale / sum;
+}
+
+static int64_t naive_count(int64_t e, int64_t first, int64_t end)
+{
+	int64_t count = 0;
+
+	for (int64_t n = first; n < end; n++)
+		count += rank_of(logits + n * E, e, E) < dims.K;
+	return count;
+}
+
+static void naive_losses(double *aux, double *z)
+{
+	double k = (double)dims.K;
+
+	*aux = *z = 0;
+	for (int64_t n = 0; n < N; n++) {
+		int64_t first = n / T * T;
+		double s[E], sum = naive_scores(n, s), den = 0;
+
+		for (int64_t e = 0; e < E; e++) {
+			double part = s[e] / sum;
+
+			den += exp(logits[n * E + e]);
+			*aux += dims.aux * E / (k * N * N) * part *
+				(double)naive_count(e, 0, N);
+			*aux += dims.seq_aux * E / (k * T * T) * part *
+				(double)naive_count(e, first, first + T) /
+				(N / T);
+		}
+		*z += dims.z * log(den) * log(den) / N;
+	}
+}
+
+static int32_t *map_new(void)
+{
+	return keep((size_t)kern_map_size(&dims) * sizeof(int32_t));
+}
+
+static void check_map(const struct kern_map *m)
+{
+	int64_t r = 0;
+
+	for (int64_t e = 0; e < E; e++) {
+		for (int64_t i = 0; i < N * dims.K; i++) {
+			if (m->expert[i] != e)
+				continue;
+			assert_int_equal(m->row[i], r++);
+		}
+		assert_int_equal(m->end[e], r);
+		for (int64_t b = 0; b < N / T; b++)
+			assert_int_equal(m->load[b * E + e],
+					 naive_count(e, b * T, (b + 1) * T));
+	}
+	assert_int_equal(r, N * dims.K);
+}
+
+static void check_stat(const struct kern *k, const struct kern_map *m,
+		       const double *stat)
+{
+	double aux, z, tol = is_f32(k) ? 1e-5 : 1e-12;
+	int64_t most = 0;
+
+	naive_losses(&aux, &z);
+	for (int64_t e = 0; e < E; e++) {
+		int64_t rows = m->end[e] - (e ? m->end[e - 1] : 0);
+
+		most = rows > most ? rows : most;
+	}
+	assert_true(fabs(stat[MOE_AUX] - 1 - aux) < tol);
+	assert_true(fabs(stat[MOE_Z] - 1 - z) < tol);
+	assert_true(fabs(stat[MOE_LOAD] - 1 -
+			 (double)(most * E) / (double)(N * dims.K)) < 1e-12);
+	assert_true(stat[MOE_COUNT] == 2);
+}
+
+static void route(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		make_case(i);
+		EACH_TABLE(k)
+		{
+			double stat[MOE_METRICS] = {1, 1, 1, 1};
+			void *prob = vec_new(k, NULL, N * dims.K);
+			int32_t *map = map_new();
+			struct kern_map m = kern_map(map, &dims);
+
+			k->route_fwd(NULL, prob, map, stat,
+				     vec_new(k, logits, N * E), &dims);
+			for (int64_t n = 0; n < N; n++) {
+				int64_t place[E];
+				double p[E];
+
+				naive_route(n, p, place);
+				for (int64_t e = 0; e < E; e++) {
+					int64_t at = n * dims.K + place[e];
+
+					if (place[e] >= dims.K)
+						continue;
+					assert_int_equal(m.expert[at], e);
+					assert_true(fabs(get(k, prob, at) -
+							 p[e]) < 1e-6);
+				}
+			}
+			check_map(&m);
+			check_stat(k, &m, stat);
+		}
+	}
+}
+
+/* Equal logits: the experts with the lowest numbers, in order. */
+static void ties(void **state)
+{
+	double *same = zeros(N * E);
+
+	(void)state;
+	EACH_TABLE(k)
+	{
+		for (int i = 0; i < CASES; i++) {
+			void *prob;
+			struct kern_map m;
+			int32_t *map;
+
+			make_case(i);
+			map = map_new();
+			m = kern_map(map, &dims);
+			prob = vec_new(k, NULL, N * dims.K);
+			k->route_fwd(NULL, prob, map, NULL,
+				     vec_new(k, same, N * E), &dims);
+			for (int64_t n = 0; n < N * dims.K; n++)
+				assert_int_equal(m.expert[n], n % dims.K);
+		}
+	}
+}
+
+/* Whether choice I is among those that its expert has room for. */
+static bool has_room(const struct kern *k, const struct kern_map *m,
+		     const void *prob, int64_t i)
+{
+	int64_t each = dims.M * dims.K, first = i / each * each, before = 0;
+
+	for (int64_t j = first; j < first + each && dims.capacity; j++) {
+		double p = get(k, prob, j), mine = get(k, prob, i);
+		bool earlier = dims.by_position
+				       ? j < i
+				       : p > mine || (p == mine && j < i);
+
+		before += m->expert[j] == m->expert[i] && earlier;
+	}
+	return !dims.capacity || before < dims.capacity;
+}
+
+/* Three ranks with two experts each; this is the second one. */
+static void make_ranks(int64_t capacity, bool by_position)
+{
+	dims.M = T;
+	dims.ranks = 3;
+	dims.me = 1;
+	dims.first = 2;
+	dims.experts = 2;
+	dims.capacity = capacity;
+	dims.by_position = by_position;
+}
+
+/* Rows are those of this rank's experts, as far as they have room. */
+static void check_rows(const struct kern *k, const struct kern_map *m,
+		       const void *prob)
+{
+	int64_t r = 0;
+
+	for (int64_t e = 0; e < dims.experts; e++) {
+		for (int64_t i = 0; i < N * dims.K; i++)
+			if (m->expert[i] == dims.first + e &&
+			    has_room(k, m, prob, i))
+				assert_int_equal(m->row[i], r++);
+		assert_int_equal(m->end[e], r);
+	}
+	assert_true(r <= kern_moe_rows(&dims));
+	for (int64_t i = 0; i < N * dims.K; i++)
+		r -= m->row[i] >= 0;
+	assert_int_equal(r, 0);
+}
+
+/*
+ * Capacities of 1 and 2, by probability and by place, with ties; losses and
+ * gradients are of this rank's tokens alone.
+ */
+static void ranks(void **state)
+{
+	double *alone = zeros(T * E);
+
+	(void)state;
+	for (int i = 0; i < 4 * CASES; i++) {
+		double stat[2][MOE_METRICS] = {{0}}, prob[2][R];
+		int32_t *map[2];
+		struct kern_map m;
+		double *dx = zeros(T * E), *mine;
+
+		make_case(i / 4);
+		for (int64_t e = 0; e < E; e++) /* as probable as another */
+			logits[7 * E + e] = logits[8 * E + e];
+		mine = logits + T * E;
+		make_ranks(i % 4 / 2 + 1, i % 2);
+		map[0] = map_new();
+		m = kern_map(map[0], &dims);
+		kern_cpu_f64.route_fwd(NULL, prob[0], map[0], stat[0], logits,
+				       &dims);
+		check_rows(&kern_cpu_f64, &m, prob[0]);
+		kern_cpu_f64.route_bwd(NULL, dx, dprob, mine, map[0], &coef,
+				       &dims);
+		dims.ranks = 1;
+		dims.me = dims.first = dims.capacity = 0;
+		dims.experts = E;
+		map[1] = map_new();
+		kern_cpu_f64.route_fwd(NULL, prob[1], map[1], stat[1], mine,
+				       &dims);
+		kern_cpu_f64.route_bwd(NULL, alone, dprob, mine, map[1], &coef,
+				       &dims);
+		assert_memory_equal(stat[0], stat[1], sizeof(stat[0]));
+		assert_memory_equal(dx, alone, T * E * sizeof(*dx));
+	}
+}
+
+/* Rows that are not there: nothing goes, nothing comes, no gradient. */
+static void no_rows(void **state)
+{
+	static const int32_t row[4] = {1, -1, -1, 0};
+	double x[4] = {1, 2, 3, 4}, y[2] = {9, 9}, back[2] = {9, 9};
+	double wide[4] = {1, 2, 3, 4}, p[4] = {2, 2, 2, 2}, dp[4], out[2];
+	const struct kern *k = &kern_cpu_f64;
+
+	(void)state;
+	k->gather(NULL, y, x, row, 2, 2, 1);
+	assert_true(y[1] == 1 && y[0] == 2);
+	k->combine(NULL, back, y, row, 2, 2, 1);
+	assert_true(back[0] == 1 && back[1] == 2);
+	k->expert_act_fwd(NULL, out, x, p, row, 4, 1, KERN_RELU2, false);
+	assert_true(out[1] == 2 * 4 && out[0] == 2 * 1);
+	k->expert_act_bwd(NULL, wide, dp, y, x, p, row, 4, 1, KERN_RELU2,
+			  false);
+	assert_true(dp[0] == 1 * 4 && dp[1] == 0 && dp[2] == 0 && dp[3] == 2);
+}
+
+/* What the gradient of a router is of. */
+static double objective(void)
+{
+	double stat[MOE_METRICS] = {0}, prob[R];
+	int32_t map[4 * R + E];
+
+	kern_cpu_f64.route_fwd(NULL, prob, map, stat, logits, &dims);
+	return dot(prob, dprob, N * dims.K) +
+	       coef * (stat[MOE_AUX] + stat[MOE_Z]);
+}
+
+static void differences(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		const struct kern *k = &kern_cpu_f64;
+		double *dx, prob[R];
+		void *dx32;
+		int32_t *map;
+
+		make_case(i);
+		map = map_new();
+		dx = vec_new(k, NULL, N * E);
+		k->route_fwd(NULL, prob, map, NULL, logits, &dims);
+		k->route_bwd(NULL, dx, dprob, logits, map, &coef, &dims);
+		check_grad("logits", logits, dx, N * E, objective);
+		k = &kern_cpu_f32;
+		dx32 = vec_new(k, NULL, N * E);
+		k->route_bwd(NULL, dx32, vec_new(k, dprob, N * dims.K),
+			     vec_new(k, logits, N * E), map, &coef, &dims);
+		check_close("dlogits", k, dx32, dx, N * E, tolerance(k));
+	}
+}
+
+/* Scores so far out that their exponentials are 0 or infinite. */
+static void far(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		make_case(i);
+		for (int64_t n = 0; n < N * E; n++)
+			logits[n] *= n % 2 ? 1e4 : 400;
+		EACH_TABLE(k)
+		{
+			void *x = vec_new(k, logits, N * E);
+			void *dx = vec_new(k, NULL, N * E);
+			void *prob = vec_new(k, NULL, N * dims.K);
+			double stat[MOE_METRICS] = {0};
+			int32_t *map = map_new();
+
+			k->route_fwd(NULL, prob, map, stat, x, &dims);
+			k->route_bwd(NULL, dx, vec_new(k, dprob, N * dims.K), x,
+				     map, &coef, &dims);
+			assert_true(isfinite(stat[MOE_AUX] + stat[MOE_Z]));
+			for (int64_t n = 0; n < N * dims.K; n++)
+				assert_true(isfinite(get(k, prob, n)));
+			for (int64_t n = 0; n < N * E; n++)
+				assert_true(isfinite(get(k, dx, n)));
+		}
+	}
+}
+
+/* Some expert of each has no row. */
+static const int32_t ends[E] = {0, 4, 4, 20, 44, R};
+
+static void products(void **state)
+{
+	double *x = rnd_new(R * C, 1), *w = rnd_new(E * F * C, 1);
+	double *y = rnd_new(R * F, 1), *was = rnd_new(E * F * C, 1);
+
+	(void)state;
+	EACH_TABLE(k)
+	{
+		void *wk = vec_new(k, w, E * F * C), *xk = vec_new(k, x, R * C);
+		void *yk = vec_new(k, y, R * F), *out = vec_new(k, NULL, R * F);
+		void *dx = vec_new(k, NULL, R * C);
+		void *dw = vec_new(k, was, E * F * C);
+		double *y1 = zeros(R * F), *dx1 = zeros(R * C);
+		double *dw1 = vec_new(&kern_cpu_f64, was, E * F * C);
+
+		for (int64_t r = 0, e = 0; r < R; r++) {
+			while (r >= ends[e])
+				e++;
+			for (int64_t f = 0; f < F; f++)
+				for (int64_t c = 0; c < C; c++) {
+					int64_t i = (e * F + f) * C + c;
+
+					y1[r * F + f] += w[i] * x[r * C + c];
+					dx1[r * C + c] += w[i] * y[r * F + f];
+					dw1[i] += y[r * F + f] * x[r * C + c];
+				}
+		}
+		k->experts_fwd(NULL, out, xk, wk, ends, R, F, C, E);
+		k->experts_bwd_x(NULL, dx, yk, wk, ends, R, F, C, E);
+		k->experts_bwd_w(NULL, dw, yk, xk, ends, R, F, C, E);
+		check_close("y", k, out, y1, R * F, tolerance(k));
+		check_close("dx", k, dx, dx1, R * C, tolerance(k));
+		check_close("dw", k, dw, dw1, E * F * C, tolerance(k));
+	}
+}
+
+/* Rows go to experts and their sums come back. */
+static void rows(void **state)
+{
+	double *x = rnd_new(N * C, 1), *y = rnd_new(R * C, 1);
+
+	(void)state;
+	make_case(0);
+	EACH_TABLE(k)
+	{
+		void *prob = vec_new(k, NULL, R), *to = vec_new(k, NULL, R * C);
+		void *back = vec_new(k, NULL, N * C);
+		double *to1 = zeros(R * C), *back1 = zeros(N * C);
+		int32_t *map = map_new();
+		struct kern_map m = kern_map(map, &dims);
+
+		k->route_fwd(NULL, prob, map, NULL, vec_new(k, logits, N * E),
+			     &dims);
+		for (int64_t i = 0; i < R * C; i++) {
+			int64_t n = i / C / TOPK, c = i % C;
+			int64_t at = m.row[i / C] * C + c;
+
+			to1[at] = x[n * C + c];
+			back1[n * C + c] += y[at];
+		}
+		k->gather(NULL, to, vec_new(k, x, N * C), m.row, N, TOPK, C);
+		k->combine(NULL, back, vec_new(k, y, R * C), m.row, N, TOPK, C);
+		check_close("rows", k, to, to1, R * C, 0);
+		check_close("sums", k, back, back1, N * C, tolerance(k));
+	}
+}
+
+static struct {
+	double *x, *prob, *dy, *y;
+	int32_t row[R];
+	enum kern_act act;
+	bool gated;
+} a;
+
+static double act_objective(void)
+{
+	kern_cpu_f64.expert_act_fwd(NULL, a.y, a.x, a.prob, a.row, R, F, a.act,
+				    a.gated);
+	return dot(a.y, a.dy, R * F);
+}
+
+static void check_act(void)
+{
+	const struct kern *k = &kern_cpu_f64;
+	int64_t wide = R * F * (1 + a.gated);
+	double *dx = vec_new(k, NULL, wide), *dp = vec_new(k, NULL, R);
+	void *dx32, *dp32, *x32, *p32, *dy32;
+
+	k->expert_act_bwd(NULL, dx, dp, a.dy, a.x, a.prob, a.row, R, F, a.act,
+			  a.gated);
+	check_grad("x", a.x, dx, wide, act_objective);
+	check_grad("prob", a.prob, dp, R, act_objective);
+	k = &kern_cpu_f32;
+	dx32 = vec_new(k, NULL, wide);
+	dp32 = vec_new(k, NULL, R);
+	x32 = vec_new(k, a.x, wide);
+	p32 = vec_new(k, a.prob, R);
+	dy32 = vec_new(k, a.dy, R * F);
+	k->expert_act_bwd(NULL, dx32, dp32, dy32, x32, p32, a.row, R, F, a.act,
+			  a.gated);
+	check_close("dx", k, dx32, dx, wide, tolerance(k));
+	check_close("dprob", k, dp32, dp, R, tolerance(k));
+	act_objective();
+	k->expert_act_fwd(NULL, dy32, x32, p32, a.row, R, F, a.act, a.gated);
+	check_close("y", k, dy32, a.y, R * F, tolerance(k));
+}
+
+static void activation(void **state)
+{
+	(void)state;
+	a.prob = rnd_new(R, 1);
+	a.dy = rnd_new(R * F, 1);
+	a.y = zeros(R * F);
+	for (int32_t i = 0; i < R; i++)
+		a.row[i] = (i * 7 + 3) % R;
+	for (int i = 0; i < 10; i++) {
+		a.act = (enum kern_act)(i / 2);
+		a.gated = i % 2;
+		a.x = rnd_new(2 * R * F, 3);
+		check_act();
+	}
+}
+
+enum { BIG_N = 640, BIG_E = 64 };
+
+static struct {
+	void *logits, *dprob, *out;
+	int32_t *map;
+	double stat[MOE_METRICS];
+} big;
+
+static void run_big(const struct kern *k)
+{
+	int64_t n = BIG_N * dims.K;
+	char *out = big.out;
+
+	memset(big.stat, 0, sizeof(big.stat));
+	k->route_fwd(NULL, out, big.map, big.stat, big.logits, &dims);
+	out += (size_t)n * k->size;
+	k->route_bwd(NULL, out, big.dprob, big.logits, big.map, &coef, &dims);
+	out += BIG_N * BIG_E * k->size;
+	memcpy(out, big.stat, sizeof(big.stat));
+}
+
+static void threads(void **state)
+{
+	(void)state;
+	make_case(4);
+	dims.M = BIG_N;
+	dims.T = 32;
+	dims.E = dims.experts = BIG_E;
+	dims.groups = 16;
+	EACH_TABLE(k)
+	{
+		int64_t n = BIG_N * dims.K, all = BIG_N * BIG_E;
+
+		big.logits = vec_new(k, rnd_new(all, 2), all);
+		big.dprob = vec_new(k, rnd_new(n, 1), n);
+		big.map = map_new();
+		big.out = keep((size_t)(n + all + 8) * sizeof(double));
+		check_threads(run_big, k, big.out,
+			      (size_t)(n + all) * k->size + sizeof(big.stat));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		UNIT(route),	   UNIT(ties),	  UNIT(ranks),	  UNIT(no_rows),
+		UNIT(differences), UNIT(far),	  UNIT(products), UNIT(rows),
+		UNIT(activation),  UNIT(threads),
+	};
+
+	return cmocka_run_group_tests(tests, two_threads, NULL);
+}
