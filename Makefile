@@ -71,7 +71,7 @@ ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpth
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
 
-.PHONY: all help deps demo bench bench-gpu check check-long fuzz fuzz-programs lint man install uninstall clean test-programs variant gpu-test gpu-plan
+.PHONY: all help deps demo hf-golden bench bench-gpu check check-long fuzz fuzz-programs lint man install uninstall clean test-programs variant gpu-test gpu-plan
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -180,13 +180,13 @@ $(BUILD)/test/bench/%: $(BUILD)/test/bench/%.o $(ckpt_lib) $(kern_lib) $(plan_li
 FUZZ_SECONDS ?= 60
 fuzz_targets = $(basename $(notdir $(sort $(wildcard test/fuzz/*.c))))
 
-$(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(plan_lib)
+$(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(ckpt_lib) $(plan_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(plan_ldlibs)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(ckpt_ldlibs)
 
 fuzz-programs: $(addprefix $(BUILD)/test/fuzz/,$(fuzz_targets))
 
-fuzz: ## fuzz the five parsers, FUZZ_SECONDS=60 each
+fuzz: ## fuzz the six parsers, FUZZ_SECONDS=60 each
 	$(Q)slurm/deps --fuzz
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) CC=clang CUDA=0 \
 		SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz fuzz-programs
@@ -232,11 +232,15 @@ gpu-plan: $(if $(filter 0,$(CUDA)),,$(if $(CUDNN),$(BUILD)/test/g-plan)) ## plan
 
 bench: ## speed, as ratios against peers in the same run (about 10 minutes)
 	$(Q)slurm/deps --bench
-	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge
+	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge $(BUILD)/test/bench/hf
 	$(Q)echo '== ops, fp32, 2 threads' && $(BUILD)/test/bench/ops f32 2
 	$(Q)echo '== reshard 2 GiB, TP4 -> TP2 x PP2, against a copy' && $(BUILD)/test/bench/merge $(BUILD)/bin/ckpt-merge 2100 5
+	$(Q)echo '== import-hf and export-hf of 2 GiB, against a copy' && $(BUILD)/test/bench/hf $(BUILD)/bin/ckpt-merge 2048 5
 	$(Q)echo '== cfg-finalize and stage-build' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/plan.sh
 	$(Q)echo '== train-worker against PyTorch' && PATH=$(abspath $(BUILD))/bin:$$PATH test/bench/train.sh
+
+hf-golden: ## make the tiny models of test/data/hf anew, with transformers
+	$(Q)test/hf-golden.sh
 
 bench-gpu: ## the same on a GPU: ops, and GPT-2 beside PyTorch (about 6 minutes)
 	$(for_gpus)$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/gpu-ops

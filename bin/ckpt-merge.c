@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reshard, verify, compare and list checkpoints. */
+/* Reshard, verify, compare, list, import and export checkpoints. */
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -8,17 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ckpt/hf.h"
 #include "ckpt/tools.h"
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
 #include "lib/base/sys.h"
 #include "lib/plan/grid_rule.h"
 
+/* Of a file of safetensors, where nobody says how many. */
+#define SHARD_BYTES INT64_C(5000000000)
+
 /* What the command line says. */
 struct args {
 	const char *config, *tolerance;
 	struct cli_list sets;
-	int64_t world;
+	int64_t world, shard;
 	bool dry_run, force, digest, json;
 	const char **operand;
 	struct arena *arena;
@@ -74,21 +78,28 @@ static void bar_end(const struct bar *b)
 		fprintf(stderr, "\r%*s\r", 79, "");
 }
 
-/* The findings that are errors, one a line. */
-static void print_findings(const struct report *r)
+/* The findings from severity FROM on, one a line. */
+static void print_from(const struct report *r, enum severity from)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		const struct finding *f = &r->list[i];
 
-		if (f->severity != ERROR)
+		if (f->severity < from)
 			continue;
 		if (f->file && f->line)
 			fprintf(stderr, "%s:%d: ", f->file, f->line);
 		else if (f->file)
 			fprintf(stderr, "%s: ", f->file);
-		fprintf(stderr, "%s%s%s [%s]\n", f->path, *f->path ? ": " : "",
-			f->message, f->id);
+		fprintf(stderr, "%s%s%s%s [%s]\n", f->path,
+			*f->path ? ": " : "",
+			f->severity == ERROR ? "" : "warning: ", f->message,
+			f->id);
 	}
+}
+
+static void print_findings(const struct report *r)
+{
+	print_from(r, ERROR);
 }
 
 static void print_layout(const struct grid *g)
@@ -315,6 +326,42 @@ static int do_check(const struct args *a, struct err *e)
 	return 0;
 }
 
+static int do_import(const struct args *a, struct err *e)
+{
+	struct report r = {.arena = a->arena};
+	struct bar bar = bar_begin("import");
+	const struct ckpt_watch watch = {draw, &bar};
+	int rc;
+
+	rc = ckpt_import_hf(a->operand[0], a->config, a->operand[1], a->force,
+			    &watch, a->arena, &r, e);
+	bar_end(&bar);
+	print_from(&r, WARNING);
+	if (rc)
+		return -1;
+	printf("%s\n", ckpt_step_path(a->operand[1], 0, a->arena));
+	return 0;
+}
+
+static int do_export(const struct args *a, struct err *e)
+{
+	struct bar bar = bar_begin("export");
+	const struct ckpt_watch watch = {draw, &bar};
+	struct ckpt *c;
+	int rc;
+
+	if (ckpt_open(&c, a->operand[0], NULL, say_passed, e))
+		return -1;
+	rc = ckpt_export_hf(c, a->operand[1], a->shard ? a->shard : SHARD_BYTES,
+			    &watch, e);
+	bar_end(&bar);
+	ckpt_close(c);
+	if (rc)
+		return -1;
+	printf("%s\n", a->operand[1]);
+	return 0;
+}
+
 /*
  * A command: how many operands, which of the options are for it, and of which
  * group it uses settings.
@@ -331,6 +378,8 @@ static const struct command {
 	{"ls", 1, "digest json", NULL, do_ls},
 	{"config", 1, "", NULL, do_config},
 	{"check", 1, "config set", "shape", do_check},
+	{"import-hf", 2, "config force", NULL, do_import},
+	{"export-hf", 2, "max-shard-size", NULL, do_export},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(*commands) };
 
@@ -422,6 +471,8 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 		 "let |a - b| <= X pass (default: bit for bit)", 0, 0},
 		{"digest", 'd', CLI_FLAG, &a->digest, NULL,
 		 "digests, which no layout changes", 0, 0},
+		{"max-shard-size", 'm', CLI_SIZE, &a->shard, "SIZE",
+		 "largest file of export-hf (default 5GB)", 1, INT64_MAX},
 		{"json", 'j', CLI_FLAG, &a->json, NULL, "one JSON object", 0,
 		 0},
 		{0},
@@ -430,8 +481,9 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 		.program = "ckpt-merge",
 		.usage = "COMMAND [OPTION]... ARGUMENTS",
 		.about =
-			"Reshard, verify, compare and list checkpoints.  SRC "
-			"is a run's folder or one step of it.\n\n"
+			"Reshard, verify, compare and list checkpoints, and "
+			"bring them from and to Hugging Face.\nSRC is a run's "
+			"folder or one step of it.\n\n"
 			"  reshard SRC DST          to another layout, as a step "
 			"of the run folder DST\n"
 			"  verify SRC               read and check everything\n"
@@ -439,7 +491,11 @@ static int run(struct args *a, int argc, char **argv, struct err *e)
 			"layouts\n"
 			"  ls SRC                   weights and progress\n"
 			"  config SRC               its shape as a config\n"
-			"  check SRC --config FILE  can it be loaded?",
+			"  check SRC --config FILE  can it be loaded?\n"
+			"  import-hf DIR DST        Hugging Face's folder DIR as step 0 "
+			"of the run folder DST\n"
+			"  export-hf SRC DIR        the weights as a folder that "
+			"from_pretrained loads",
 		.opts = opts,
 	};
 	const struct command *command;

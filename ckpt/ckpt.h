@@ -145,8 +145,8 @@ bool ckpt_has_role(const struct ckpt *c, enum ckpt_role role);
 /*
  * Fill the N items from whatever files hold them; every element exactly once
  * or it is an error (CODE_CKPT), checksums of pieces read whole are checked.
- * The item's dtype must be the stored one, or both are floating types that
- * widen or narrow exactly as C converts them (f32 <-> f64).
+ * The item's dtype must be the stored one, one that holds all its numbers
+ * (f16 and bf16 -> f32 -> f64), or f32 for f64, narrowed as C does.
  */
 int ckpt_read(struct ckpt *c, const struct weights *w, struct ckpt_item *items,
 	      int n, struct err *e);

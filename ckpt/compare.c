@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt/number.h"
 #include "ckpt/plan.h"
 #include "ckpt/tools.h"
 
@@ -64,31 +65,6 @@ int ckpt_digest(struct ckpt *c, int weight, enum ckpt_role role,
 	return 0;
 }
 
-static double value(const char *data, enum ckpt_dtype t, int64_t i)
-{
-	uint32_t bits;
-	uint16_t half;
-	float f;
-	double d;
-
-	switch (t) {
-	case CKPT_F64: memcpy(&d, data + 8 * i, 8); return d;
-	case CKPT_F32: memcpy(&f, data + 4 * i, 4); return f;
-	case CKPT_BF16:
-		memcpy(&half, data + 2 * i, 2);
-		bits = (uint32_t)half << 16;
-		memcpy(&f, &bits, 4);
-		return f;
-	case CKPT_F16: break;
-	}
-	memcpy(&half, data + 2 * i, 2);
-	d = ldexp((half & 0x3ff) + (half >> 10 & 31 ? 1024 : 0),
-		  (half >> 10 & 31 ? (half >> 10 & 31) : 1) - 25);
-	if ((half >> 10 & 31) == 31)
-		d = half & 0x3ff ? NAN : INFINITY;
-	return half & 0x8000 ? -d : d;
-}
-
 /* Two checkpoints at the same weight and role. */
 struct pair {
 	struct ckpt *a, *b;
@@ -100,7 +76,7 @@ struct pair {
 
 static void compare_one(struct pair *p, int64_t i)
 {
-	double x = value(p->x, p->tx, i), y = value(p->y, p->ty, i);
+	double x = number_get(p->x, p->tx, i), y = number_get(p->y, p->ty, i);
 	double diff = fabs(x - y);
 
 	/* Equal infinities do not differ, and neither do two NaN. */
@@ -127,7 +103,7 @@ static void compare_bits(struct pair *p, int64_t n)
 static void compare_part(struct pair *p, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
-		p->d.scale = fmax(p->d.scale, fabs(value(p->x, p->tx, i)));
+		p->d.scale = fmax(p->d.scale, fabs(number_get(p->x, p->tx, i)));
 	if (p->tx == p->ty &&
 	    !memcmp(p->x, p->y, (size_t)n * ckpt_dtype_size(p->tx)))
 		return;

@@ -13,6 +13,9 @@
 
 #include "ckpt/crc.h"
 
+/* Dirty bytes after which the kernel is asked to begin writing. */
+enum { START_BYTES = 32 << 20 };
+
 int io_failed(const char *what, const char *path, struct err *e)
 {
 	return err_sys(e, CODE_STORAGE, "cannot %s %s", what, path);
@@ -96,6 +99,48 @@ int io_reserve(int fd, int64_t size, const char *path, struct err *e)
 		return 0;
 	return err_sys(e, CODE_STORAGE, "%s needs %" PRId64 " bytes", path,
 		       size);
+}
+
+void io_start(int fd, int64_t *started, int64_t end)
+{
+	if (end - *started < START_BYTES)
+		return;
+	sync_file_range(fd, *started, end - *started, SYNC_FILE_RANGE_WRITE);
+	*started = end;
+}
+
+static int copy_bytes(int in, int out, const char *from, const char *to,
+		      struct err *e)
+{
+	char buf[16384];
+	int64_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(in, buf, sizeof(buf), at)) > 0) {
+		if (io_write(out, buf, (size_t)n, at, to, e))
+			return -1;
+		at += n;
+	}
+	if (n < 0)
+		return err_sys(e, CODE_CKPT, "cannot read %s", from);
+	return fsync(out) ? io_failed("sync", to, e) : 0;
+}
+
+int io_copy(const char *from, const char *to, struct err *e)
+{
+	int in = open(from, O_RDONLY | O_CLOEXEC), out, rc;
+
+	if (in < 0)
+		return err_sys(e, CODE_CKPT, "cannot open %s", from);
+	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (out < 0) {
+		rc = io_failed("create", to, e);
+	} else {
+		rc = copy_bytes(in, out, from, to, e);
+		close(out);
+	}
+	close(in);
+	return rc;
 }
 
 static int write_synced(const char *path, const char *text, struct err *e)

@@ -28,6 +28,18 @@ int io_checksum(int fd, int64_t at, int64_t n, const char *path, uint32_t *crc,
  */
 int io_reserve(int fd, int64_t size, const char *path, struct err *e);
 
+/*
+ * END bytes of a file are written: ask the kernel to begin with what has
+ * gathered since *STARTED, so that the disk works meanwhile.
+ */
+void io_start(int fd, int64_t *started, int64_t end);
+
+/*
+ * FROM as the new file TO, on the disk.  What cannot be read of FROM is
+ * CODE_CKPT.
+ */
+int io_copy(const char *from, const char *to, struct err *e);
+
 /* errno of a failed write to PATH as an error. */
 int io_failed(const char *what, const char *path, struct err *e);
 

@@ -12,9 +12,6 @@
 #include "ckpt/crc.h"
 #include "ckpt/io.h"
 
-/* Dirty bytes after which the kernel is asked to begin writing. */
-enum { START_BYTES = 32 << 20 };
-
 struct pack {
 	struct arena arena;
 	const char *path, *name;
@@ -110,16 +107,6 @@ static int open_payloads(struct pack *p, struct err *e)
 	return io_reserve(p->fd, end, p->path, e);
 }
 
-/* Let the disk work while the rest is still being computed. */
-static void start_writing(struct pack *p, int64_t end)
-{
-	if (end - p->started < START_BYTES)
-		return;
-	sync_file_range(p->fd, p->started, end - p->started,
-			SYNC_FILE_RANGE_WRITE);
-	p->started = end;
-}
-
 static int write_payload(struct pack *p, int i, const struct feed *feed,
 			 struct err *e)
 {
@@ -142,7 +129,7 @@ static int write_payload(struct pack *p, int i, const struct feed *feed,
 			return -1;
 		at += n;
 		if (row->bytes)
-			start_writing(p, row->at + at * size);
+			io_start(p->fd, &p->started, row->at + at * size);
 	}
 	return 0;
 }

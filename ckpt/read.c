@@ -10,6 +10,7 @@
 #include "ckpt/crc.h"
 #include "ckpt/io.h"
 #include "ckpt/load.h"
+#include "ckpt/number.h"
 #include "ckpt/pack.h"
 #include "ckpt/plan.h"
 
@@ -134,29 +135,6 @@ struct target {
 	char *data;
 };
 
-static void convert(const struct target *t, char *to, const char *from,
-		    int64_t n)
-{
-	if (t->from == t->to) {
-		memcpy(to, from, (size_t)(n * t->to_size));
-		return;
-	}
-	for (int64_t i = 0; i < n; i++) {
-		double wide;
-		float narrow;
-
-		if (t->from == CKPT_F32) {
-			memcpy(&narrow, from + i * 4, 4);
-			wide = narrow;
-			memcpy(to + i * 8, &wide, 8);
-		} else {
-			memcpy(&wide, from + i * 8, 8);
-			narrow = (float)wide;
-			memcpy(to + i * 4, &narrow, 4);
-		}
-	}
-}
-
 /* LEN elements that lie together on both sides. */
 static int move_run(struct ckpt *c, const struct target *t, int64_t from,
 		    int64_t to, int64_t len, struct err *e)
@@ -173,7 +151,7 @@ static int move_run(struct ckpt *c, const struct target *t, int64_t from,
 				 n * t->from_size, direct ? at : c->window, e))
 			return -1;
 		if (!direct)
-			convert(t, at, c->window, n);
+			number_convert(at, t->to, c->window, t->from, n);
 		from += n;
 		to += n;
 		len -= n;
@@ -196,10 +174,11 @@ static int move_rows(struct ckpt *c, const struct target *t, struct move m,
 				 n * t->from_size, c->window, e))
 			return -1;
 		for (int64_t i = 0; i < rows; i++)
-			convert(t,
+			number_convert(
 				t->data + (m.to + i * m.to_step) * t->to_size,
+				t->to,
 				c->window + i * m.from_step * t->from_size,
-				m.len);
+				t->from, m.len);
 		m.rows -= rows;
 		m.from += rows * m.from_step;
 		m.to += rows * m.to_step;
@@ -223,11 +202,6 @@ static int move_do(struct ckpt *c, const struct target *t, const struct move *m,
 	return 0;
 }
 
-static bool is_plain(enum ckpt_dtype t)
-{
-	return t == CKPT_F32 || t == CKPT_F64;
-}
-
 /* What row AT has of the item; *COUNT += elements. */
 static int read_row(struct ckpt *c, int64_t at, const struct ckpt_item *item,
 		    int64_t *count, struct err *e)
@@ -245,7 +219,7 @@ static int read_row(struct ckpt *c, int64_t at, const struct ckpt_item *item,
 	struct move m[PLAN_MOVES];
 	int n = plan_moves(from, to, m);
 
-	if (n && t.from != t.to && !(is_plain(t.from) && is_plain(t.to)))
+	if (n && !number_converts(t.from, t.to))
 		return err_set(e, CODE_CKPT, "%s of %s is stored as %s, not %s",
 			       format_role(to->role),
 			       c->weights.list[to->weight].name,
@@ -264,6 +238,11 @@ static int read_item(struct ckpt *c, const struct ckpt_item *item,
 	const struct ckpt_piece *p = &item->piece;
 	int64_t first, end, count = 0;
 
+	if (!c->index.has[p->role])
+		return err_set(e, CODE_CKPT,
+			       "it has no %s; run.load with run.finetune = "
+			       "true takes weights alone",
+			       format_role(p->role));
 	index_range(&c->index, p->weight, p->role, &first, &end);
 	for (int64_t i = first; i < end; i++) {
 		int64_t row = c->index.order[i];

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ckpt/commit.h"
+#include "ckpt/hf.h"
 #include "ckpt/io.h"
 #include "ckpt/items.h"
 #include "ckpt/pack.h"
@@ -218,15 +219,13 @@ int ckpt_check_run_dir(const char *run_dir, struct arena *a, struct err *e)
 	}
 }
 
-/* The step may already be there: kept if it is any good, unless FORCE. */
-static int check_old(const struct reshard *r, bool force, bool *bad,
-		     struct err *e)
+int ckpt_check_old(const char *step, bool force, bool *bad, struct err *e)
 {
 	struct ckpt *old;
 	struct err why;
 
 	*bad = true;
-	if (ckpt_open(&old, r->commit.step, NULL, NULL, &why)) {
+	if (ckpt_open(&old, step, NULL, NULL, &why)) {
 		if (why.code == CODE_CKPT)
 			return 0;
 		*e = why; /* not its fault */
@@ -237,8 +236,16 @@ static int check_old(const struct reshard *r, bool force, bool *bad,
 	if (*bad || force)
 		return 0;
 	return err_set(e, CODE_CKPT,
-		       "%s is there and complete; --force replaces it",
-		       r->commit.step);
+		       "%s is there and complete; --force replaces it", step);
+}
+
+/* What came from Hugging Face beside the weights goes along. */
+static int copy_texts(struct reshard *r, struct err *e)
+{
+	return hf_texts_copy(
+		arena_printf(&r->arena, "%s/" HF_FOLDER, r->c->dir),
+		arena_printf(&r->arena, "%s/" HF_FOLDER, r->commit.temp), true,
+		e);
 }
 
 static int write_all(struct reshard *r, bool force, struct err *e)
@@ -246,14 +253,14 @@ static int write_all(struct reshard *r, bool force, struct err *e)
 	int64_t room;
 	bool bad;
 
-	if (plan_all(r, e) || check_old(r, force, &bad, e) ||
+	if (plan_all(r, e) || ckpt_check_old(r->commit.step, force, &bad, e) ||
 	    commit_begin(&r->commit, e))
 		return -1;
 	room = io_free(r->commit.temp);
 	if (room >= 0 && room < r->plan.bytes_written)
 		return err_set(e, CODE_STORAGE, "%" PRId64 " byte%s free", room,
 			       room == 1 ? " is" : "s are");
-	if (write_ranks(r, e))
+	if (write_ranks(r, e) || copy_texts(r, e))
 		return -1;
 	if (commit_manifest(&r->commit, &r->head, &r->c->weights, r->files,
 			    r->count, e))

@@ -91,6 +91,12 @@ int ckpt_reshard_plan(struct ckpt *c, const struct config *target,
 int ckpt_check_run_dir(const char *run_dir, struct arena *a, struct err *e);
 
 /*
+ * Whether STEP may be written: one that is there and complete is an error
+ * (CODE_CKPT) unless FORCE; *BAD: it is not complete.
+ */
+int ckpt_check_old(const char *step, bool force, bool *bad, struct err *e);
+
+/*
  * Write C in the layout of TARGET to RUN_DIR/step_NNNNNNNN, whole or not at
  * all.  A complete step of that name is an error (CODE_CKPT) unless FORCE
  * replaces it.  RUN_DIR is checked as above, and made if it is not there; what

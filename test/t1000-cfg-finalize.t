@@ -209,4 +209,11 @@ if [ "$(id -u)" != 0 ]; then
 	whole >"$T/secret.cfg" && chmod 0 "$T/secret.cfg"
 	hostile "no permission" "Permission denied" "$T/secret.cfg"
 fi
+run cfg-finalize --world 4 --gpu-memory 1G --json "$T/a.cfg"
+is "--gpu-memory: how much of it is needed" \
+	"$(jq -c '[.memory_bytes > 0, .memory_bytes < 1073741824, .memory_planned]' <<<"$out")" '[true,true,true]'
+is "as stage-build plans it" "$(jq .memory_bytes <<<"$out")" \
+	"$(stage-build --world 4 --json "$T/a.cfg" 2>/dev/null | jq '[.ranks[].bytes.total] | max')"
+run cfg-finalize --world 4 --gpu-memory 1G "$T/a.cfg"
+like "in words" "$out" 'dp 4, [0-9.]+[KM] of a GPU.s 1.00G \(planned\), shape'
 done_testing

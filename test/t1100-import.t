@@ -20,7 +20,7 @@ others() {
 	cfg-finalize --from "$1" "$2" | grep ': error: ' | grep -v '\[import-flag\]$'
 }
 
-for file in test/data/megatron/* test/data/hf/*; do
+for file in test/data/megatron/* test/data/hf/*.json; do
 	format=$(basename "$(dirname "$file")") name=$format/${file##*/}
 	is "$name: what has no setting here" "$(cannot "$format" "$file")" \
 		"$(listed "$name")"
@@ -150,7 +150,7 @@ is "a folder gives YAML and scripts" "$(cd "$T/d" && echo *)" \
 run cfg-finalize --from hf --output-dir "$T/h" "$T/hf"
 is "or every config.json" "$(cd "$T/h" && echo */*)" \
 	"gpt2/config.json.cfg llama-3-8b/config.json.cfg"
-run cfg-finalize --from hf test/data/hf
+run cfg-finalize --from hf test/data/megatron
 is "a folder without one exits 2" $rc 2
 like "and says so" "$err" "no config.json below"
 
@@ -316,6 +316,16 @@ like "a caret shows where a list ends to be one" "$(cfg-finalize --from megatron
     \(\[0\]\*1\+\[1\]\*x\)
                \^
 "
+# every line that is not followed is named
+cat >"$T/maybe.sh" <<'SH'
+ARGS="--num-layers 4"
+[ "$1" = moe ] && ARGS="$ARGS --num-experts 8"
+for x in $2; do ARGS="$ARGS --bf16"; done
+python x.py $ARGS
+SH
+is "each condition that is not known" \
+	"$(cfg-finalize --from megatron "$T/maybe.sh" | grep import-condition | cut -d: -f2 | xargs)" "2 3"
+
 # layers with sizes of their own, as JSON on the command line
 good=test/data/good/import-blocks.cfg
 blocks() { # blocks SED: what is said of the changed file
@@ -333,6 +343,8 @@ like "no JSON" "$(blocks "s/{.*}/{\"a\": }/")" "wants an object .* of JSON: .*\[
 like "no object" "$(blocks "s/{.*}/[1]/")" "wants an object .* of JSON \[import-value\]"
 like "fewer blocks than layers" "$(blocks 's/--num-layers 4/--num-layers 5/; s/_layers": 4/_layers": 5/')" \
 	"block_configs: 4 blocks for 5 layers has no setting here"
+like "a block of less than nothing" "$(blocks 's/"ffn_mult": 5.25/"ffn_hidden_size": -1/')" \
+	"block_configs: what block 1 says has no setting here"
 like "a block that is none" "$(blocks 's/"ffn_mult": 5.25/"ffn_mult": -1/')" \
 	"block_configs: what block 1 says has no setting here"
 done_testing

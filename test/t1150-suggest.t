@@ -86,7 +86,7 @@ like "the input's placement is said to be a hint" "$out" \
 like "and has a row of its own" "$out" "given +2 +yes +2 +2 "
 like "memory is that of the GPU, its nodes have eight" "$out" \
 	"8 ranks in nodes of 8, GPU h200 with 80.0G"
-like "and what a step is" "$out" "a step is 64 samples of [0-9,]+ tokens"
+like "and what a step is" "$out" "a step is 64 samples of [0-9,]+ tokens \(seq_length\), in (fp32|bf16)"
 like "what was given is taken back" "$out" \
 	"num_virtual_stages_per_pipeline_rank=unset"
 

@@ -36,6 +36,7 @@ for list in "$T"/world.*; do
 done | jq -r '"\(.file | sub(".*/"; "") | sub("[.]cfg"; "")) ids " + ([.findings[] |
 	select(.severity == "error") | .id | select(startswith("place-"))] |
 	join(" "))' | sort -n | cut -d' ' -f2- | sed 's/ *$//' >"$T/said"
+is "there is something to say" "$(grep -c ^ids "$T/place")" 60
 is "cfg-finalize refuses the same" "$(<"$T/said")" "$(grep ^ids "$T/place")"
 
 # table NUMBER: stages and ranks, as x-place prints them

@@ -44,4 +44,8 @@ for model in llama gpt2; do
 	ok "train-worker resumes, $model" train-worker test/data/layouts/$model.cfg \
 		--set "run.dir=\"$T/$model-1\"" --set run.train_iters=7
 done
+for model in gpt2 mistral qwen3_moe; do
+	ok "ckpt-merge import-hf, $model" ckpt-merge import-hf test/data/hf/$model "$T/in-$model"
+	ok "ckpt-merge export-hf, $model" ckpt-merge export-hf "$T/in-$model" "$T/out-$model"
+done
 done_testing

@@ -235,18 +235,18 @@ static const char *families_text(const int64_t *bytes, struct arena *a)
 	return text;
 }
 
-static void check_memory(const struct cluster *cl, const struct config *loaded,
-			 const struct config *c, struct report *r)
+static int64_t check_memory(const struct cluster *cl,
+			    const struct config *loaded, const struct config *c,
+			    struct report *r, bool *planned)
 {
 	int64_t family[FAMILIES], bytes, room = cl->gpu_memory;
 	const struct run *run = &c->run;
 	const char *how;
-	bool planned;
 	struct err e;
 	int pp;
 
-	bytes = cluster_memory(cl, c, family, &pp, &planned, &e);
-	how = planned ? "planned" : "estimated";
+	bytes = cluster_memory(cl, c, family, &pp, planned, &e);
+	how = *planned ? "planned" : "estimated";
 	if (bytes > room)
 		report_add(
 			r, "cluster-memory", ERROR, RUN_AT(micro_batch_size),
@@ -264,17 +264,21 @@ static void check_memory(const struct cluster *cl, const struct config *loaded,
 			   pp, word_bytes(bytes).s, how,
 			   families_text(family, r->arena), word_bytes(room).s);
 	else
-		return;
+		return bytes;
 	suggest_memory(cl, loaded, c, r);
+	return bytes;
 }
 
-void cluster_check(const struct cluster *cl, const struct config *loaded,
-		   const struct config *config, struct report *r)
+int64_t cluster_check(const struct cluster *cl, const struct config *loaded,
+		      const struct config *config, struct report *r,
+		      bool *planned)
 {
+	*planned = false;
 	check_world(cl, r);
 	if (!cl->world || report_count(r, ERROR))
-		return;
+		return 0;
 	check_nodes(cl, &config->place, r);
-	if (cl->gpu_memory && shape_is_complete(&config->shape))
-		check_memory(cl, loaded, config, r);
+	if (!cl->gpu_memory || !shape_is_complete(&config->shape))
+		return 0;
+	return check_memory(cl, loaded, config, r, planned);
 }

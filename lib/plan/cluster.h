@@ -43,11 +43,14 @@ void cluster_finish(struct cluster *cl);
 /*
  * Report what of a finalised CONFIG does not go with CL: sizes that do not
  * multiply and, of one without errors so far, groups that leave a node and
- * memory that does not suffice, if the vocabulary is known.  LOADED is CONFIG as it was before: what else
- * would fit is tried with it.
+ * memory that does not suffice, if the vocabulary is known.  LOADED is CONFIG
+ * as it was before: what else would fit is tried with it.  Returns the bytes of
+ * the rank that needs most if they were asked for and known, else 0, and
+ * whether they are planned.
  */
-void cluster_check(const struct cluster *cl, const struct config *loaded,
-		   const struct config *config, struct report *r);
+int64_t cluster_check(const struct cluster *cl, const struct config *loaded,
+		      const struct config *config, struct report *r,
+		      bool *planned);
 
 /*
  * Bytes of CONFIG's rank that needs most, by family (prog.h), of the plan if

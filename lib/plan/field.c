@@ -84,7 +84,7 @@ void field_defaults(const struct group *g, void *base, struct arena *a)
 
 void field_reset(const struct group *g, void *base, int row, struct arena *a)
 {
-	((struct origin *)base)[row] = (struct origin){ORIGIN_DEFAULT};
+	((struct origin *)base)[row] = (struct origin){.kind = ORIGIN_DEFAULT};
 	field_default(&g->fields[row], (char *)base + g->fields[row].offset, a);
 }
 

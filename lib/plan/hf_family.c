@@ -55,6 +55,7 @@ ROWS(mixtral, COMMON, GROUPED, TIED("false"), EPSILON("1e-05"),
 
 ROWS(qwen_moe, COMMON, GROUPED, TIED("false"), EPSILON("1e-06"),
      {"num_experts", "num_moe_experts", NULL},
+     {"num_local_experts", "num_moe_experts", NULL},
      {"num_experts_per_tok", "moe_router_topk", NULL},
      {"moe_intermediate_size", "moe_ffn_hidden_size", NULL});
 

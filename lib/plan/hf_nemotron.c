@@ -30,6 +30,14 @@ static int64_t replaced(json_t *part, int64_t otherwise)
 	return otherwise;
 }
 
+/* A size that a part gives itself; only words take a part away. */
+static int64_t given_size(json_t *size)
+{
+	int64_t n = json_integer_value(size);
+
+	return n > 0 ? n : PART_WRONG;
+}
+
 static int64_t groups_of(json_t *part, int64_t heads)
 {
 	json_t *each = json_object_get(part, "n_heads_in_group");
@@ -37,8 +45,10 @@ static int64_t groups_of(json_t *part, int64_t heads)
 	int64_t n = json_integer_value(each);
 
 	if (json_is_integer(groups))
-		return replaced(part, json_integer_value(groups));
-	return replaced(part, n > 0 && heads % n == 0 ? heads / n : PART_WRONG);
+		return replaced(part, given_size(groups));
+	return replaced(part, n > 0 && n <= heads && heads % n == 0
+				      ? heads / n
+				      : PART_WRONG);
 }
 
 static int64_t ffn_of(json_t *part, int64_t hidden)
@@ -47,7 +57,7 @@ static int64_t ffn_of(json_t *part, int64_t hidden)
 	json_t *width = json_object_get(part, "ffn_hidden_size");
 
 	if (json_is_integer(width))
-		return replaced(part, json_integer_value(width));
+		return replaced(part, given_size(width));
 	return replaced(part, width_of(json_number_value(mult), hidden));
 }
 

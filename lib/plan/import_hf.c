@@ -2,6 +2,7 @@
 #include "lib/plan/import_hf.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/plan/config.h"
@@ -363,6 +364,20 @@ static void give_keys(struct hf *h)
 	}
 }
 
+/* Nothing says how long the sequences are: not longer than they may be. */
+static void put_length(struct hf *h)
+{
+	const struct field *length =
+		&shape_group.fields[field_find(&shape_group, "seq_length")];
+	struct import_setting *most =
+		import_get(h->im, "max_position_embeddings");
+
+	if (most && import_int(h->im, "max_position_embeddings", 0) <
+			    strtoll(length->initial, NULL, 10))
+		import_default(h->im, "seq_length", most->text,
+			       "max_position_embeddings");
+}
+
 static int translate(struct hf *h)
 {
 	const struct hf_family *family;
@@ -386,6 +401,7 @@ static int translate(struct hf *h)
 	put_rows(h, family);
 	put_dtype(h);
 	family->more(h);
+	put_length(h);
 	say_rest(h);
 	give_keys(h);
 	import_default(h->im, "micro_batch_size", "1",

@@ -30,7 +30,7 @@ struct variable {
 	struct shell_words value; /* of an array, or one */
 	bool array;
 	int condition; /* line of an assignment not followed */
-	bool said;     /* that it is not */
+	int said;      /* that one of them is not: its line */
 };
 
 struct shell {

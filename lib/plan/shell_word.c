@@ -148,9 +148,9 @@ static void say_condition(struct shell *sh, struct variable *v)
 	if (!v->condition || sh->skips)
 		return;
 	sh->doubt = true;
-	if (v->said)
+	if (v->said == v->condition)
 		return;
-	v->said = true;
+	v->said = v->condition;
 	report_add(sh->im->report, "import-condition", WARNING, "", &at,
 		   "'%.80s' is set here under a condition that is not "
 		   "known",

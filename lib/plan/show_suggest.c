@@ -127,6 +127,13 @@ static void put_hints(FILE *f, const char *text)
 	fputc('\n', f);
 }
 
+static const char *dtype_name(const struct suggest *s)
+{
+	int row = field_find(&spec_group, "params_dtype");
+
+	return spec_group.fields[row].names[s->loaded->spec.params_dtype];
+}
+
 void show_suggest(FILE *f, const struct suggest *s, const char *file,
 		  struct arena *a)
 {
@@ -134,9 +141,9 @@ void show_suggest(FILE *f, const struct suggest *s, const char *file,
 
 	fprintf(f, "%s on %s: %s placements looked at\n", file,
 		where_text(s, a), word_count(s->looked_at).s);
-	fprintf(f, "a step is %s sample%s of %s tokens (seq_length)\n",
+	fprintf(f, "a step is %s sample%s of %s tokens (seq_length), in %s\n",
 		word_count(batch).s, plural(batch),
-		word_count(s->loaded->shape.seq_length).s);
+		word_count(s->loaded->shape.seq_length).s, dtype_name(s));
 	put_hints(f, s->hints);
 	if (!s->on.gpu->measured)
 		fprintf(f,

@@ -9,6 +9,7 @@
 #include "lib/base/json.h"
 #include "lib/plan/import.h"
 #include "lib/plan/plan.h"
+#include "lib/plan/show_text.h"
 
 static void count(struct verdict *v)
 {
@@ -73,7 +74,9 @@ void verdict_reach(struct verdict *v, const struct cluster *cl)
 	runs = !config_unserved(v->config, &v->report);
 	if (v->valid && world && shape_is_complete(&v->config->shape))
 		runs = !plan_unserved(v->config, world, &v->report) && runs;
-	cluster_check(&on, v->loaded, v->config, &v->report);
+	v->gpu_memory = on.gpu_memory;
+	v->memory = cluster_check(&on, v->loaded, v->config, &v->report,
+				  &v->planned);
 	v->valid = !report_count(&v->report, ERROR);
 	v->served = v->valid && runs;
 	count(v);
@@ -134,6 +137,10 @@ static void put_sum(FILE *f, const struct verdict *v)
 		fprintf(f, ", world %" PRId64, v->world);
 	if (v->dp)
 		fprintf(f, ", dp %" PRId64, v->dp);
+	if (v->memory)
+		fprintf(f, ", %s of a GPU's %s (%s)", word_bytes(v->memory).s,
+			word_bytes(v->gpu_memory).s,
+			v->planned ? "planned" : "estimated");
 	if (v->counted)
 		fprintf(f, ", shape %s", v->hash);
 	fputc('\n', f);
@@ -214,5 +221,12 @@ const char *verdict_json(const struct verdict *v, struct arena *a)
 	json_object_set_new(out, "world", json_count(v->world, v->world));
 	json_object_set_new(out, "data_parallel_size",
 			    json_count(v->dp, v->dp));
+	if (v->gpu_memory) {
+		json_object_set_new(out, "memory_bytes",
+				    json_count(v->memory, v->memory));
+		json_object_set_new(out, "memory_planned",
+				    v->memory ? json_boolean(v->planned)
+					      : json_null());
+	}
 	return json_line(out, a);
 }

@@ -16,7 +16,10 @@ struct verdict {
 	bool counted; /* parameters, padded_vocab_size and hash are there */
 	int64_t parameters, parameters_active, padded_vocab_size;
 	char hash[33];
-	int64_t world, dp;	     /* 0: not known */
+	int64_t world, dp; /* 0: not known */
+	/* The rank that needs most, and what a GPU has; 0: not asked for. */
+	int64_t memory, gpu_memory;
+	bool planned; /* that is what train-worker allocates, else estimated */
 	const struct config *loaded; /* as it was before it was finished */
 };
 

@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt/safetensors.h"
 #include "lib/plan/config.h"
 #include "lib/plan/import.h"
 
@@ -22,13 +24,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct fuzz_target {
 	const char *name; /* also of its folder of inputs */
 	enum config_format format;
-	const char *end; /* of a file's name */
+	const char *end; /* of a file's name; NULL: no config, safetensors */
 };
 
 static const struct fuzz_target fuzz_targets[] = {
 	{"own", CONFIG_OWN, ".cfg"},	   {"args", CONFIG_MEGATRON, ".args"},
 	{"shell", CONFIG_MEGATRON, ".sh"}, {"yaml", CONFIG_MEGATRON, ".yaml"},
-	{"hf", CONFIG_HF, ".json"},
+	{"hf", CONFIG_HF, ".json"},	   {"safetensors", CONFIG_HF, NULL},
 };
 
 enum { FUZZ_TARGETS = sizeof(fuzz_targets) / sizeof(*fuzz_targets) };
@@ -52,6 +54,47 @@ static inline const char *fuzz_file(const char *end, const void *data,
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size || close(fd))
 		fuzz_wrong("cannot write to /dev/shm");
 	return name;
+}
+
+/* All that the header promises can be read. */
+static inline void fuzz_tensors(struct safe *s)
+{
+	char data[64];
+	struct err e;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct safe_tensor *t = &s->list[i];
+		int64_t n = t->bytes < 64 ? t->bytes : 64;
+
+		if (safe_find(s, t->name) != t ||
+		    safe_read(s, t, t->bytes - n, (size_t)n, data, &e))
+			fuzz_wrong("a tensor that cannot be read");
+	}
+}
+
+/* The bytes are the model.safetensors of a folder. */
+static inline void fuzz_safe(const uint8_t *data, size_t size)
+{
+	char dir[48], file[80];
+	struct arena a = {0};
+	struct safe s;
+	struct err e;
+	int bad;
+
+	snprintf(dir, sizeof(dir), "/dev/shm/tri-fuzz-%ld", (long)getpid());
+	snprintf(file, sizeof(file), "%s/" SAFE_FILE, dir);
+	mkdir(dir, 0700);
+	if (rename(fuzz_file(".part", data, size), file) || arena_open(&a, &e))
+		fuzz_wrong("cannot write to /dev/shm");
+	bad = safe_open(&s, dir, &a, &e);
+	if (bad && e.code != CODE_CKPT)
+		fuzz_wrong(e.text);
+	if (!bad)
+		fuzz_tensors(&s);
+	safe_close(&s);
+	arena_close(&a);
+	unlink(file);
+	rmdir(dir);
 }
 
 /* What a valid config is written as must be valid, and the same. */
@@ -80,8 +123,8 @@ static inline void fuzz_again(const struct config *c, int64_t world,
 		fuzz_wrong("written and read again it is another model");
 }
 
-static inline void fuzz_one(const struct fuzz_target *t, const uint8_t *data,
-			    size_t size)
+static inline void fuzz_config(const struct fuzz_target *t, const uint8_t *data,
+			       size_t size)
 {
 	const char *file = fuzz_file(t->end, data, size);
 	struct arena a = {0};
@@ -104,6 +147,15 @@ static inline void fuzz_one(const struct fuzz_target *t, const uint8_t *data,
 			fuzz_again(&c, world, &a);
 	}
 	arena_close(&a);
+}
+
+static inline void fuzz_one(const struct fuzz_target *t, const uint8_t *data,
+			    size_t size)
+{
+	if (t->end)
+		fuzz_config(t, data, size);
+	else
+		fuzz_safe(data, size);
 }
 
 /* A target of libFuzzer is one line: FUZZ("own") */

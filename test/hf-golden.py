@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random models of each family, as transformers saves them.
+
+hf-golden.py make DIR      write DIR/FAMILY: config.json, safetensors, and
+                           expected.json with ids, logits and losses; DIR/tokens.bin
+hf-golden.py check A B     both folders load with from_pretrained, and have the
+                           same tensors, bit for bit, and the same logits
+"""
+import json
+import os
+import shutil
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import numpy as np
+import torch
+import transformers as t
+
+t.utils.logging.disable_progress_bar()
+VOCAB, LENGTH, ROWS = 97, 32, 4
+SAME = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
+GROUPS = {"num_key_value_heads": 2, "intermediate_size": 80}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192, "rope_theta": 500000.0}
+
+FAMILIES = {
+    "gpt2": (t.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=VOCAB,
+                          bos_token_id=1, eos_token_id=2), torch.float32, None),
+    "llama2": (t.LlamaConfig(**SAME, intermediate_size=80, num_key_value_heads=4), torch.float32, None),
+    "llama3": (t.LlamaConfig(**SAME, **GROUPS, rope_parameters=LLAMA3), torch.bfloat16, None),
+    "mistral": (t.MistralConfig(**SAME, **GROUPS, sliding_window=None), torch.bfloat16, "40KB"),
+    "mixed": (t.LlamaConfig(**SAME, **GROUPS), (torch.bfloat16, torch.float32), None),
+    "qwen2": (t.Qwen2Config(**SAME, **GROUPS, tie_word_embeddings=True), torch.float16, None),
+    "qwen3": (t.Qwen3Config(**SAME, **GROUPS, head_dim=16), torch.bfloat16, None),
+    "mixtral": (t.MixtralConfig(**SAME, num_key_value_heads=2, intermediate_size=40, num_local_experts=4,
+                                num_experts_per_tok=2, sliding_window=None), torch.bfloat16, None),
+    "qwen3_moe": (t.Qwen3MoeConfig(**SAME, **GROUPS, head_dim=8, moe_intermediate_size=24, num_experts=4,
+                                   num_experts_per_tok=2, norm_topk_prob=True, mlp_only_layers=[0]),
+                  torch.float32, None),
+}
+
+
+def make_random(model, dtypes):
+    """Every parameter far from where it starts: matrices in dtypes[0], vectors in dtypes[1]."""
+    for name, p in model.named_parameters():
+        vector = p.ndim == 1
+        norm = vector and "bias" not in name
+        p.data = (norm + torch.randn(p.shape) * (0.2 if vector else 0.15)).to(dtypes[vector])
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model.double().eval()(input_ids=ids[:, :-1], use_cache=False).logits
+
+
+def load(folder, dtype):
+    return t.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")
+
+
+def make(top):
+    os.makedirs(top, exist_ok=True)
+    ids = np.random.default_rng(5).integers(3, VOCAB, (ROWS, LENGTH))
+    stream = np.append(ids.reshape(-1), ids[0, 0]).astype(np.uint16)
+    head = np.zeros(256, np.int32)
+    head[:3] = 20240520, 1, len(stream)
+    with open(f"{top}/tokens.bin", "wb") as f:
+        f.write(head.tobytes() + stream.tobytes())
+    # Row r is LENGTH inputs and, one further, as many labels.
+    rows = torch.tensor(np.stack([stream[r * LENGTH:(r + 1) * LENGTH + 1] for r in range(ROWS)]).astype(np.int64))
+    for name, (config, dtype, shard) in FAMILIES.items():
+        torch.manual_seed(len(name))
+        model = t.AutoModelForCausalLM.from_config(config, experts_implementation="eager")
+        make_random(model, dtype if isinstance(dtype, tuple) else (dtype, dtype))
+        model.tie_weights()
+        shutil.rmtree(f"{top}/{name}", ignore_errors=True)
+        model.save_pretrained(f"{top}/{name}", **({"max_shard_size": shard} if shard else {}))
+        # Read again: .to() has rounded the angles of rope, too.
+        logits = logits_of(load(f"{top}/{name}", torch.float32), rows)
+        losses = [torch.nn.functional.cross_entropy(logits[r], rows[r, 1:]).item() for r in range(ROWS)]
+        with open(f"{top}/{name}/expected.json", "w") as f:
+            json.dump({"ids": rows.tolist(), "losses": losses, "loss": sum(losses) / ROWS,
+                       "last_logits": [[round(x, 9) for x in row] for row in logits[:, -1].tolist()]}, f)
+            f.write("\n")
+        print(f"{name:10} {sum(p.numel() for p in model.parameters()):7} parameters, loss {sum(losses) / ROWS:.6f}")
+
+
+def check(a, b):
+    x, y = (load(d, "auto") for d in (a, b))
+    p, q = x.state_dict(), y.state_dict()
+    assert list(p) == list(q), set(p) ^ set(q)
+    for name in p:
+        assert p[name].dtype == q[name].dtype and torch.equal(p[name], q[name]), name
+    rows = torch.tensor(json.load(open(f"{a}/expected.json"))["ids"])
+    assert torch.equal(logits_of(x, rows), logits_of(y, rows))
+    print(f"{len(p)} tensors and all logits equal")
+
+
+if __name__ == "__main__":
+    {"make": make, "check": check}[sys.argv[1]](*sys.argv[2:])
