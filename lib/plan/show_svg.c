@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/xml.h"
 #include "lib/plan/show_draw.h"
 
 /* Rows share about this height, within bounds. */
@@ -30,19 +31,6 @@ struct color draw_color(double hue, double saturation, double lightness)
 	return c;
 }
 
-/* Characters that XML gives a meaning. */
-static void put_escaped(FILE *f, const char *text)
-{
-	for (; *text; text++) {
-		switch (*text) {
-		case '&': fputs("&amp;", f); break;
-		case '<': fputs("&lt;", f); break;
-		case '>': fputs("&gt;", f); break;
-		default: fputc(*text, f);
-		}
-	}
-}
-
 static void text_open(const struct draw *d, double x, double y, double size,
 		      const char *anchor, const char *fill)
 {
@@ -58,7 +46,7 @@ void draw_text(const struct draw *d, double x, double y, double size,
 {
 	text_open(d, x, y, size, anchor, fill);
 	fputc('>', d->f);
-	put_escaped(d->f, text);
+	xml_put(d->f, text);
 	fputs("</text>\n", d->f);
 }
 
@@ -67,7 +55,7 @@ void draw_bold(const struct draw *d, double x, double y, double size,
 {
 	text_open(d, x, y, size, "start", INK);
 	fputs(" font-weight=\"600\">", d->f);
-	put_escaped(d->f, text);
+	xml_put(d->f, text);
 	fputs("</text>\n", d->f);
 }
 
@@ -114,17 +102,6 @@ void draw_row_label(const struct draw *d, double top, int pp)
 	draw_text(d, PLOT_LEFT - 12, y, fmin(11, size), "end", FAINT, ranks);
 }
 
-/* The config's name, whatever its bytes are. */
-static const char *file_name(const struct draw *d)
-{
-	char *name = arena_printf(d->show->a, "%.60s", d->show->file);
-
-	for (char *p = name; *p; p++)
-		if (*p < ' ' || *p > '~')
-			*p = '?';
-	return name;
-}
-
 static void put_title(const struct draw *d)
 {
 	const struct sum *x = d->show->sum;
@@ -139,10 +116,10 @@ static void put_title(const struct draw *d)
 	draw_text(
 		d, PAGE_EDGE, 72, 13, "start", FAINT,
 		arena_printf(a,
-			     "%s: %" PRId64 " layer%s, %s parameters, %d "
+			     "%.60s: %" PRId64 " layer%s, %s parameters, %d "
 			     "micro-batch%s of %" PRId64 " \xc3\x97 %" PRId64
 			     " tokens on each rank",
-			     file_name(d), c->shape.num_layers,
+			     d->show->file, c->shape.num_layers,
 			     plural(c->shape.num_layers),
 			     word_flops((double)shape_parameters(&c->shape)).s,
 			     x->microbatches, x->microbatches == 1 ? "" : "es",
