@@ -298,7 +298,7 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 	*out = (struct trainer_result){
 		.step = (int64_t)s.key[1] + 1,
 		.loss = reported_loss(&s),
-		.grad_norm = s.grad_norm,
+		.grad_norm = isnan(s.grad_norm) ? NAN : s.grad_norm,
 		.grad_scale = s.adam.grad_scale,
 		.lr = s.adam.lr,
 		.loss_scale = s.loss_scale,
