@@ -12,6 +12,7 @@ sp=place.sequence_parallel=true zero=place.use_distributed_optimizer=true
 bf16=spec.params_dtype=bf16 fp16=spec.params_dtype=fp16
 steps=run.train_iters=5
 
+# shellcheck disable=SC2016
 # near NAME REF NEW: the first losses, before rounding has changed the training
 near() {
 	losses "$2" | head -3 >"$T/.a"
