@@ -191,13 +191,20 @@ enum { KERN_DEPTHS = 64 };
 enum kern_moe { MOE_AUX, MOE_Z, MOE_LOAD, MOE_COUNT, MOE_METRICS };
 
 /*
- * metrics[], summed over the world within the step; from METRIC_MOE on what
+ * Parameters whose gradients have a norm together and are clipped by it: all,
+ * or apart from the rest those of depths that are detached from the decoder.
+ */
+enum kern_grads { GRADS_MAIN, GRADS_MTP, GRADS };
+
+/*
+ * metrics[], summed over the world within the step; from METRIC_SUMSQ on the
+ * gradients' squares of enum kern_grads, from METRIC_MOE on what
  * enum kern_moe names, and from METRIC_MTP on, for each depth, what enum
  * kern_mtp names.
  */
 enum {
 	METRIC_SUMSQ,
-	METRIC_LOSS,
+	METRIC_LOSS = METRIC_SUMSQ + GRADS,
 	METRIC_TOKENS,
 	METRIC_STOP,
 	METRIC_MOE,
@@ -211,17 +218,17 @@ enum kern_mtp { MTP_MEAN, MTP_LOSS, MTP_RIGHT, MTP_TOKENS, MTP_METRICS };
 
 /* What a step has beside arrays, in the device's memory. */
 struct kern_scalars {
-	uint64_t key[2]; /* seed, step */
-	struct kern_adam adam;
-	double clip; /* 0: none */
+	uint64_t key[2];	      /* seed, step */
+	struct kern_adam adam[GRADS]; /* of the second, clip fills in all */
+	double clip;		      /* 0: none */
 	double metrics[METRICS];
 	double per_token;		/* 1: normalise by all scored tokens */
 	double tokens;			/* scored by this rank in this step */
 	double mtp_tokens[KERN_DEPTHS]; /* and at each depth */
 	double moe_coef;		/* of the routers' losses */
-	double loss_scale; /* factor in all coefficients; 0: none, 1 */
-	double stop;	   /* > 0: this rank was asked to stop */
-	double grad_norm;  /* result of clip */
+	double loss_scale;	 /* factor in all coefficients; 0: none, 1 */
+	double stop;		 /* > 0: this rank was asked to stop */
+	double grad_norm[GRADS]; /* results of clip */
 };
 
 struct kern {
@@ -410,10 +417,11 @@ struct kern {
 			const double *share, const double *right, int64_t M,
 			int64_t depths, bool counts);
 	/*
-	 * s->grad_norm = sqrt(SUMSQ) / (tokens loss_scale), tokens 1 unless
-	 * per_token, and s->adam.grad_scale = 1 / (tokens loss_scale), less if
-	 * the norm is above s->clip: times clip / (norm + 1e-6).  With a
-	 * loss_scale s->adam.skip = whether the norm is not finite.
+	 * Of each of enum kern_grads, grad_norm = sqrt(SUMSQ) / (tokens
+	 * loss_scale), tokens 1 unless per_token, and adam.grad_scale =
+	 * 1 / (tokens loss_scale), less if the norm is above s->clip: times
+	 * clip / (norm + 1e-6).  With a loss_scale all adam.skip = whether
+	 * some norm is not finite.
 	 */
 	void (*clip)(struct queue *q, struct kern_scalars *s);
 	/*

@@ -438,6 +438,8 @@ VARIANT(mtp_llama_masked, "mtp-llama-masked")
 VARIANT(mtp_llama_repeated, "mtp-llama-repeated")
 VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
 VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
+VARIANT(mtp_llama_detached, "mtp-llama-detached")
+VARIANT(mtp_gpt2_detached, "mtp-gpt2-detached")
 VARIANT(moe_top2, "moe-top2")
 VARIANT(moe_top2_mtp, "moe-top2-mtp")
 VARIANT(moe_pre_softmax, "moe-pre-softmax")
@@ -481,6 +483,8 @@ int main(void)
 		cmocka_unit_test(test_mtp_llama_repeated),
 		cmocka_unit_test(test_mtp_gpt2_tied),
 		cmocka_unit_test(test_mtp_gpt2_untied),
+		cmocka_unit_test(test_mtp_llama_detached),
+		cmocka_unit_test(test_mtp_gpt2_detached),
 		cmocka_unit_test(test_moe_top2),
 		cmocka_unit_test(test_moe_top2_mtp),
 		cmocka_unit_test(test_moe_pre_softmax),

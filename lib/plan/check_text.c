@@ -305,7 +305,7 @@ static const struct check_text table[] = {
 	"The kernels of routers and experts are written for CPUs so far."},
 {"served-graphs", "spec.cuda_graph_impl", "cuda_graph_impl = \"local\";", "cuda_graph_impl = \"none\";",
 	"What is captured is not chosen by settings yet."},
-{"served-mtp", "shape.mtp_num_layers", "mtp_num_layers = 1;", "mtp_num_layers = 0;",
+{"served-mtp", "run.mtp_hsm", "mtp_hsm = true;", "mtp_hsm = false;",
 	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
 {"served-mup", "shape.use_mup", "use_mup = true;", "use_mup = false;",
 	"train-worker does not scale logits, embeddings and learning rates by width yet."},

@@ -140,6 +140,8 @@ static void head_rows(struct build *b, const struct head_rows *h)
 	     REFS(buf_part(b, &h->dy, h->first * b->C), logits, w),
 	     DIMS(h->rows, V, b->C))
 		->flops = flops;
+	if (b->depth && b->in->config->run.mtp_detach_heads)
+		return;
 	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD, REFS(dw, logits, y),
 	     DIMS(h->rows, V, b->C))
 		->flops = flops;

@@ -407,8 +407,8 @@ static bool run_flat(const struct kern *k, const struct op *op,
 	switch (op->code) {
 	case OP_SUMSQ: k->sumsq(a->q, p[0], p[1], n); return true;
 	case OP_ADAMW:
-		k->adamw(a->q, p[0], p[1], p[2], p[3], p[4], n, &scalars->adam,
-			 op->flag);
+		k->adamw(a->q, p[0], p[1], p[2], p[3], p[4], n,
+			 &scalars->adam[a->n[1]], op->flag);
 		return true;
 	case OP_METRICS:
 		k->metrics(a->q, p[0], p[1], p[2], p[3], p[4], n, a->n[1],

@@ -21,6 +21,7 @@
 #include "lib/train/rate.h"
 #include "lib/train/resume.h"
 #include "lib/train/stop.h"
+#include "lib/train/sync.h"
 #include "lib/train/trainer.h"
 #include "lib/train/watchdog.h"
 
@@ -220,6 +221,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		.step = r->step,
 		.loss = r->loss,
 		.grad_norm = r->grad_norm,
+		.mtp_grad_norm = r->mtp_grad_norm,
 		.lr = r->lr,
 		.tokens = samples * c->shape.seq_length,
 		.tokens_per_second = tokens / r->seconds,
@@ -267,6 +269,9 @@ static int end_step(struct loop *l, const struct trainer_data *data,
 	const struct run *run = &l->c->run;
 	double eval_loss = NAN;
 
+	if (due(r->step, run->sync_check_interval) &&
+	    sync_check(&l->trainer, e))
+		return -1;
 	if (due(r->step, run->eval_interval)) {
 		watchdog_phase(l->watchdog, "evaluation",
 			       run->watchdog_seconds * (double)run->eval_iters);
@@ -284,7 +289,8 @@ static bool pauses(const struct loop *l)
 	int64_t step = l->trainer.step;
 
 	return step == run->train_iters || due(step, run->eval_interval) ||
-	       due(step, run->save_interval);
+	       due(step, run->save_interval) ||
+	       due(step, run->sync_check_interval);
 }
 
 static int one_step(struct loop *l, struct trainer_result *r, struct err *e)

@@ -179,7 +179,7 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 	s->tokens = 0;
 	memset(s->mtp_tokens, 0, sizeof(s->mtp_tokens));
 	s->per_token = t->plan.config->run.calculate_per_token_loss;
-	s->metrics[METRIC_SUMSQ] = 0;
+	memset(s->metrics + METRIC_SUMSQ, 0, GRADS * sizeof(double));
 	memset(s->metrics + METRIC_MOE, 0, MOE_METRICS * sizeof(double));
 	s->moe_coef =
 		loss_scale(t) * (s->per_token > 0 ? (double)t->plan.prog.tokens
@@ -221,7 +221,7 @@ static void set_rates(struct trainer *t)
 	s->key[0] = (uint64_t)run->seed;
 	s->key[1] = (uint64_t)t->step;
 	s->clip = run->clip_grad;
-	s->adam = (struct kern_adam){
+	s->adam[0] = (struct kern_adam){
 		.lr = rate.lr,
 		.weight_decay = rate.weight_decay,
 		.beta1 = run->adam_beta1,
@@ -298,11 +298,14 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 	*out = (struct trainer_result){
 		.step = (int64_t)s.key[1] + 1,
 		.loss = reported_loss(&s),
-		.grad_norm = isnan(s.grad_norm) ? NAN : s.grad_norm,
-		.grad_scale = s.adam.grad_scale,
-		.lr = s.adam.lr,
+		.grad_norm = isnan(s.grad_norm[0]) ? NAN : s.grad_norm[0],
+		.mtp_grad_norm = t->plan.config->run.mtp_detach_heads
+					 ? s.grad_norm[GRADS_MTP]
+					 : NAN,
+		.grad_scale = s.adam[0].grad_scale,
+		.lr = s.adam[0].lr,
 		.loss_scale = s.loss_scale,
-		.skipped = s.adam.skip > 0,
+		.skipped = s.adam[0].skip > 0,
 		.tokens = s.metrics[METRIC_TOKENS],
 		.seconds = seconds,
 		.stop = s.metrics[METRIC_STOP] > 0,

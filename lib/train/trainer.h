@@ -42,7 +42,8 @@ struct trainer_result {
 	int64_t step; /* its number, from 1; 0: none has ended yet */
 	double loss;
 	double grad_norm;
-	double grad_scale; /* of the gradients in the update: the clip's */
+	double mtp_grad_norm; /* of detached depths; NAN: there are none */
+	double grad_scale;    /* of the gradients in the update: the clip's */
 	double lr;
 	double loss_scale; /* 0: none */
 	bool skipped;	   /* for gradients that were not finite: no update */
