@@ -84,18 +84,26 @@ struct kern_norm_dims {
  */
 enum kern_attn { KERN_ATTN_OWN, KERN_ATTN_CUDNN };
 
-/* qkv is (N, (H + 2G) D): for each group its H/G query heads, then k, v. */
+/*
+ * A row of qkv has for each group its H/G query heads and k, D wide each, and
+ * v, Dv wide: (N, (H + G) D + G Dv).
+ */
 struct kern_attn_dims {
-	int64_t B, T, H, G, D;
+	int64_t B, T, H, G, D, Dv;
 	double scale;
 	struct kern_drop
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
 	enum kern_attn backend;
 	/* keys that a query sees, its own included; 0: all before it.  So far
-	 * only the CPU's tables look at it. */
+	 * only the CPU's tables look at it, and at a Dv that is not D. */
 	int64_t window;
 };
+
+static inline int64_t kern_attn_row(const struct kern_attn_dims *d)
+{
+	return (d->H + d->G) * d->D + d->G * d->Dv;
+}
 
 /* Of the router's logits; the derivative of the last is sigmoid(x) / 2s. */
 enum kern_score {
@@ -288,7 +296,7 @@ struct kern {
 			 int64_t C);
 
 	/*
-	 * Rotate q and k of qkv in place, by the angles of their position
+	 * Rotate q and k of qkv (Dv = D) in place, by the angles of their position
 	 * n % T (SIGN 1) or back (SIGN -1, the backward).  table (T, R, 2)
 	 * holds {cos, sin} of R = rotary width / 2 frequencies.  interleaved:
 	 * pairs (2j, 2j+1), else (j, j + R).
@@ -297,13 +305,29 @@ struct kern {
 		     const struct kern_attn_dims *dims, int64_t R,
 		     bool interleaved, int sign);
 	/*
+	 * Latent attention's qkv, of H = G heads, from query (N, H D), kv
+	 * (N, H (D - P + Dv)) and pos (N, P): a head's key is its part of kv,
+	 * then pos, which all share; its value is the rest of its part.  The
+	 * last P of each query and pos are rotated as rope does, interleaved.
+	 * table NULL: R is 0, nothing turns.
+	 */
+	void (*latent_fwd)(struct queue *q, void *qkv, const void *query,
+			   const void *kv, const void *pos, const void *table,
+			   const struct kern_attn_dims *dims, int64_t P,
+			   int64_t R);
+	/* dquery, dkv, dpos = , the last the sum over heads. */
+	void (*latent_bwd)(struct queue *q, void *dquery, void *dkv, void *dpos,
+			   const void *dqkv, const void *table,
+			   const struct kern_attn_dims *dims, int64_t P,
+			   int64_t R);
+	/*
 	 * Causal attention, within a window if there is one:
-	 * o (N, H D) = softmax(scale q k^T) v, lse (B, H, T)
+	 * o (N, H Dv) = softmax(scale q k^T) v, lse (B, H, T)
 	 * the log of the denominators.  scratch: attn_scratch(dims) bytes.
 	 */
 	void (*attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 			 void *scratch, const struct kern_attn_dims *dims);
-	/* dqkv (N, (H + 2G) D) = . */
+	/* dqkv, of the shape of qkv, = . */
 	void (*attn_bwd)(struct queue *q, void *dqkv, const void *dout,
 			 const void *o, const void *lse, const void *qkv,
 			 void *scratch, const struct kern_attn_dims *dims);

@@ -68,6 +68,12 @@ void K(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
 void K(rope)(struct queue *q, void *qkv, const void *table,
 	     const struct kern_attn_dims *dims, int64_t R, bool interleaved,
 	     int sign);
+void K(latent_fwd)(struct queue *q, void *qkv, const void *query,
+		   const void *kv, const void *pos, const void *table,
+		   const struct kern_attn_dims *dims, int64_t P, int64_t R);
+void K(latent_bwd)(struct queue *q, void *dquery, void *dkv, void *dpos,
+		   const void *dqkv, const void *table,
+		   const struct kern_attn_dims *dims, int64_t P, int64_t R);
 void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 		 void *scratch, const struct kern_attn_dims *dims);
 void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,

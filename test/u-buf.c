@@ -83,9 +83,11 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 	int64_t dw = op->norm ? op->norm->C * sum : 0;
 	int64_t all = op->norm ? op->norm->N * C : 0;
 	int64_t row = d ? d->B * d->T * elem : 0;
-	int64_t o = d ? row * d->H * d->D : 0,
+	int64_t o = d ? row * d->H * d->Dv : 0,
 		lse = d ? d->B * d->T * d->H * sum : 0;
-	int64_t qkv = d ? row * (d->H + 2 * d->G) * d->D : 0;
+	int64_t qkv = d ? row * kern_attn_row(d) : 0, pos = row * op->n[0];
+	int64_t query = d ? row * d->H * d->D : 0;
+	int64_t kv = query + o - (d ? d->H * pos : 0);
 	int64_t scratch = d ? scratch_of(d, z) : 0;
 
 	switch (op->code) {
@@ -99,6 +101,14 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 		     {IN | MAYBE, all}, {IN, all}, {IN, stat}, {IN, C});
 		break;
 	case OP_ROPE: USES({BOTH, qkv}, {IN, d->T * op->n[0] * 2 * sum}); break;
+	case OP_LATENT_FWD:
+		USES({OUT, qkv}, {IN, query}, {IN, kv}, {IN, pos},
+		     {IN | MAYBE, d->T * op->n[1] * 2 * sum});
+		break;
+	case OP_LATENT_BWD:
+		USES({OUT, query}, {OUT, kv}, {OUT, pos}, {IN, qkv},
+		     {IN | MAYBE, d->T * op->n[1] * 2 * sum});
+		break;
 	case OP_ATTN_FWD:
 		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {SCRATCH, scratch});
 		break;

@@ -69,6 +69,14 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"attn/qkv/b", "self_attention.linear_qkv.bias"},
 		{"attn/q_norm/w", "self_attention.q_layernorm.weight"},
 		{"attn/k_norm/w", "self_attention.k_layernorm.weight"},
+		{"attn/q/w", "self_attention.linear_q_proj.weight"},
+		{"attn/q_down/w", "self_attention.linear_q_down_proj.weight"},
+		{"attn/q_up/w", "self_attention.linear_q_up_proj.weight"},
+		{"attn/kv_down/w", "self_attention.linear_kv_down_proj.weight"},
+		{"attn/kv_up/w", "self_attention.linear_kv_up_proj.weight"},
+		{"attn/q_norm/b", "self_attention.q_layernorm.bias"},
+		{"attn/kv_norm/w", "self_attention.kv_layernorm.weight"},
+		{"attn/kv_norm/b", "self_attention.kv_layernorm.bias"},
 		{"attn/proj/w", "self_attention.linear_proj.weight"},
 		{"attn/proj/b", "self_attention.linear_proj.bias"},
 		{"mlp_norm/w", "pre_mlp_layernorm.weight"},
@@ -393,7 +401,8 @@ static void all(const char *variant)
 
 	run_variant(variant, &machine_cpu, FP64, 1e-13, 1e-12);
 	run_variant(variant, &machine_cpu, FP32, 2e-6, 2e-5);
-	if (gpu && gpu->count() && strncmp(variant, "moe", 3) != 0)
+	if (gpu && gpu->count() && strncmp(variant, "moe", 3) != 0 &&
+	    strncmp(variant, "mla", 3) != 0)
 		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 
@@ -431,6 +440,14 @@ VARIANT(moe_pattern, "moe-pattern")
 VARIANT(moe_per_token, "moe-per-token")
 VARIANT(moe_repeated, "moe-repeated")
 VARIANT(moe_gelu, "moe-gelu")
+VARIANT(mla_rope, "mla-rope")
+VARIANT(mla_whole_query, "mla-whole-query")
+VARIANT(mla_yarn, "mla-yarn")
+VARIANT(mla_plain_latents, "mla-plain-latents")
+VARIANT(mla_layernorm, "mla-layernorm")
+VARIANT(mla_moe, "mla-moe")
+VARIANT(mla_mtp, "mla-mtp")
+VARIANT(mla_moe_mtp, "mla-moe-mtp")
 
 /* Experts under other numbers, groups kept together: the same model. */
 static void test_moe_turned(void **state)
@@ -475,6 +492,14 @@ int main(void)
 		cmocka_unit_test(test_moe_repeated),
 		cmocka_unit_test(test_moe_gelu),
 		cmocka_unit_test(test_moe_turned),
+		cmocka_unit_test(test_mla_rope),
+		cmocka_unit_test(test_mla_whole_query),
+		cmocka_unit_test(test_mla_yarn),
+		cmocka_unit_test(test_mla_plain_latents),
+		cmocka_unit_test(test_mla_layernorm),
+		cmocka_unit_test(test_mla_moe),
+		cmocka_unit_test(test_mla_mtp),
+		cmocka_unit_test(test_mla_moe_mtp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,8 +315,6 @@ static const struct check_text table[] = {
 	"Everything that is planned is in the device's memory."},
 {"served-optimizer", "run.optimizer run.decoupled_lr", "optimizer = \"sgd\";", "no optimizer",
 	"Only AdamW has a kernel so far."},
-{"served-positions", "shape.rope_type shape.beta_fast shape.rotary_scaling_factor", "beta_fast = 16.0; (beside multi_latent_attention)", "position_embedding_type = \"yarn\"; without multi_latent_attention",
-	"The config is sound and can be checked, planned and converted; to run it, train-worker would need the angles and the softmax scale of latent attention."},
 {"served-precision", "spec.params_dtype spec.device spec.fp8 spec.fp4", "params_dtype = \"fp16\";", "params_dtype = \"fp64\";",
 	"There are kernels for fp32 and fp64 on CPUs, and for fp32 and bf16 (with fp32 sums) on GPUs."},
 {"served-recompute", "place.recompute_granularity", "recompute_granularity = \"selective\";", "no recompute_granularity",

@@ -243,6 +243,8 @@ const char *op_code_name(int code)
 		"linear weight gradient",
 		"bias gradient",
 		"rope",
+		"latent heads",
+		"latent heads gradient",
 		"attention",
 		"attention gradient",
 		"activation",

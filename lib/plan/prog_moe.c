@@ -222,20 +222,6 @@ static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
 	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
-/* A new X + Y, (ROWS, C); frees both. */
-static struct buf sum_of(struct build *b, struct buf *x, struct buf *y,
-			 int64_t rows, int kind)
-{
-	struct buf sum = buf_new(b, FAMILY_ACT, rows * b->C);
-
-	emit(b, OP_RESID, kind,
-	     REFS(buf_ref(&sum), buf_ref(x), buf_ref(y), NO_REF),
-	     DIMS(rows, b->C));
-	buf_free(b, x);
-	buf_free(b, y);
-	return sum;
-}
-
 static void route(struct build *b, struct ref y, struct layer_saved *v)
 {
 	const struct kern_moe_dims *d = dims(b);
@@ -363,7 +349,6 @@ static struct buf router_input(struct build *b, struct buf *dprob,
 	struct ref coef = {offsetof(struct kern_scalars, moe_coef),
 			   FAMILY_HOST};
 	struct ref mine = buf_part(b, &all, b->first_row * d->E);
-	double flops = 2 * (double)b->rows * (double)d->E * (double)b->C;
 
 	emit(b, OP_ROUTE_BWD, KIND_BACKWARD,
 	     REFS(buf_ref(&all), buf_ref(dprob), buf_ref(&v->logits),
@@ -373,17 +358,8 @@ static struct buf router_input(struct build *b, struct buf *dprob,
 	buf_free(b, dprob);
 	buf_free(b, &v->logits);
 	buf_free(b, &v->map);
-	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD,
-	     REFS(param_ref(b, FAMILY_GRAD, PART_ROUTER_W, b->layer), mine,
-		  buf_ref(&v->y2)),
-	     DIMS(b->rows, d->E, b->C))
-		->flops = flops;
-	dy = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
-	     REFS(buf_ref(&dy), mine,
-		  param_ref(b, FAMILY_PARAM, PART_ROUTER_W, b->layer)),
-	     DIMS(b->rows, d->E, b->C))
-		->flops = flops;
+	linear_weight_mine(b, mine, buf_ref(&v->y2), PART_ROUTER_W, d->E, b->C);
+	dy = linear_input_mine(b, mine, PART_ROUTER_W, d->E, b->C);
 	buf_free(b, &all);
 	return dy;
 }

@@ -351,8 +351,8 @@ void slice_build(struct slice *out, const struct shape *s,
 		.kv_copies = 1,
 		.sharding = p->data_parallel_sharding_strategy,
 	};
-	if (g->tp > s->num_query_groups)
-		out->kv_copies = (int)(g->tp / s->num_query_groups);
+	if (g->tp > shape_groups(s))
+		out->kv_copies = (int)(g->tp / shape_groups(s));
 	out->layer_first =
 		arena_alloc(a, (size_t)w->layers, sizeof(*out->layer_first));
 	for (int64_t i = 0; i < w->layers; i++)

@@ -23,7 +23,11 @@ enum part {
 	PART_ATTN_NORM_B,
 	PART_QKV_W, /* rows by group: its query heads, then k, then v */
 	PART_QKV_B,
-	PART_Q_NORM_W,
+	PART_Q_DOWN_W, /* latent attention: to the compressed query, */
+	PART_KV_DOWN_W, /* and to the compressed k and v, then shared positions */
+	PART_Q_UP_W, /* rows by head; without compression of the hidden state */
+	PART_KV_UP_W, /* rows by head: k without positions, then v */
+	PART_Q_NORM_W, /* of heads, or latent attention's of the compressed */
 	PART_Q_NORM_B,
 	PART_K_NORM_W,
 	PART_K_NORM_B,
@@ -120,9 +124,9 @@ struct weights {
 };
 
 /*
- * Whether the weights of S are known: not those of latent and linear attention,
- * of gates, sinks, hyper-connections and latent experts, and of layers with sizes of their own,
- * which only shape_parameters counts so far.
+ * Whether the weights of S are known: not those of linear and sparse attention, of
+ * gates, sinks, hyper-connections and latent experts, and of layers with sizes
+ * of their own, which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

@@ -294,6 +294,10 @@ static bool run_forward(const struct kern *k, const struct op *op,
 		k->rope(a->q, p[0], p[1], &a->attn, n[0], n[1],
 			op->flag ? -1 : 1);
 		return true;
+	case OP_LATENT_FWD:
+		k->latent_fwd(a->q, p[0], p[1], p[2], p[3], p[4], &a->attn,
+			      n[0], n[1]);
+		return true;
 	case OP_ATTN_FWD:
 		k->attn_fwd(a->q, p[0], p[1], p[2], p[3], &a->attn);
 		return true;
@@ -341,6 +345,10 @@ static bool run_backward(const struct kern *k, const struct op *op,
 		return true;
 	case OP_BIAS_BWD:
 		k->bias_bwd(a->q, p[0], p[1], n[0], n[1]);
+		return true;
+	case OP_LATENT_BWD:
+		k->latent_bwd(a->q, p[0], p[1], p[2], p[3], p[4], &a->attn,
+			      n[0], n[1]);
 		return true;
 	case OP_ATTN_BWD:
 		k->attn_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn);
