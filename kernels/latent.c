@@ -55,8 +55,8 @@ void K(latent_fwd)(struct queue *q, void *qkv, const void *query,
 		token_fwd((REAL *)qkv + n * row,
 			  (const REAL *)query + n * H * w.D,
 			  (const REAL *)kv + n * H * (w.plain + w.v),
-			  (const REAL *)pos + n * P,
-			  angles(table, n, dims, R), H, R, &w);
+			  (const REAL *)pos + n * P, angles(table, n, dims, R),
+			  H, R, &w);
 }
 
 static void token_bwd(REAL *dquery, REAL *dkv, REAL *dpos, const REAL *in,

@@ -9,8 +9,7 @@
 #include "kernels/kern_cpu.h"
 
 /* Pairs (j, j + R). */
-static inline void rotate_halves(REAL *x, const REAL *cs, int64_t R,
-				 REAL sign)
+static inline void rotate_halves(REAL *x, const REAL *cs, int64_t R, REAL sign)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < R; j++) {

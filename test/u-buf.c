@@ -517,6 +517,14 @@ static void test_buffers_of_experts(void **state)
 			      check_layout) > 30);
 }
 
+static void test_buffers_of_latents(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, LATENT " shape.mtp_num_layers=2",
+			      check_layout) > 60);
+	assert_true(plan_grid(4, LATENT_WHOLE, check_layout) > 60);
+}
+
 /* Elements of 16 bits beside sums of 32. */
 static void test_buffers_of_a_gpu(void **state)
 {
@@ -533,6 +541,7 @@ int main(void)
 		cmocka_unit_test(test_buffers_are_there_when_needed),
 		cmocka_unit_test(test_buffers_of_depths),
 		cmocka_unit_test(test_buffers_of_experts),
+		cmocka_unit_test(test_buffers_of_latents),
 		cmocka_unit_test(test_buffers_of_a_gpu),
 	};
 

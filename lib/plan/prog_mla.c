@@ -78,9 +78,9 @@ static struct buf query_forward(struct build *b, struct layer_saved *v)
 
 	if (!query_rank(b))
 		return up(b, &v->y1, PART_Q_UP_W, query_width(b), b->C);
-	v->q_latent = latent_norm(b,
-				  down(b, &v->y1, PART_Q_DOWN_W, query_rank(b)),
-				  b->qnorm, PART_Q_NORM_W, &v->q);
+	v->q_latent =
+		latent_norm(b, down(b, &v->y1, PART_Q_DOWN_W, query_rank(b)),
+			    b->qnorm, PART_Q_NORM_W, &v->q);
 	q = up(b, &v->q_latent, PART_Q_UP_W, query_width(b), query_rank(b));
 	forget(b, &v->q_latent);
 	return q;
@@ -140,8 +140,9 @@ static struct buf latent_norm_backward(struct build *b, struct buf dy,
 				       const struct kern_norm_dims *dims,
 				       enum part w, struct norm_saved *v)
 {
-	return shape_of(b)->qk_layernorm ? inner_norm_backward(b, dy, dims, w, v)
-					 : dy;
+	return shape_of(b)->qk_layernorm
+		       ? inner_norm_backward(b, dy, dims, w, v)
+		       : dy;
 }
 
 /* The gradient of y1 through a down projection's output; frees DX. */
@@ -195,7 +196,8 @@ struct buf latent_backward(struct build *b, struct buf *dqkv,
 {
 	struct buf dq = buf_new(b, FAMILY_ACT, b->N * query_width(b));
 	struct buf dkv = buf_new(b, FAMILY_ACT, b->N * kv_width(b));
-	struct buf dpos = buf_new(b, FAMILY_ACT, b->N * pos_width(b)), dy, other;
+	struct buf dpos = buf_new(b, FAMILY_ACT, b->N * pos_width(b)), dy,
+		   other;
 
 	emit(b, OP_LATENT_BWD, KIND_BACKWARD,
 	     REFS(buf_ref(&dq), buf_ref(&dkv), buf_ref(&dpos), buf_ref(dqkv),

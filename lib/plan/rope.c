@@ -16,8 +16,7 @@ static struct yarn yarn_of(const struct shape *s)
 	if (s->multi_latent_attention)
 		return (struct yarn){
 			.width = (double)s->qk_pos_emb_head_dim,
-			.context =
-				(double)s->original_max_position_embeddings,
+			.context = (double)s->original_max_position_embeddings,
 			.factor = s->rotary_scaling_factor,
 			.fast = s->beta_fast,
 			.slow = s->beta_slow,

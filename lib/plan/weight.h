@@ -26,7 +26,7 @@ enum part {
 	PART_Q_DOWN_W, /* latent attention: to the compressed query, */
 	PART_KV_DOWN_W, /* and to the compressed k and v, then shared positions */
 	PART_Q_UP_W, /* rows by head; without compression of the hidden state */
-	PART_KV_UP_W, /* rows by head: k without positions, then v */
+	PART_KV_UP_W,  /* rows by head: k without positions, then v */
 	PART_Q_NORM_W, /* of heads, or latent attention's of the compressed */
 	PART_Q_NORM_B,
 	PART_K_NORM_W,
