@@ -117,15 +117,17 @@ enum { KERN_EXPERTS = 4096 };
 
 /*
  * A router: model-numerics 2.9.  A token goes to the K experts with the
- * largest logits, equal ones by their number; if GROUP_TOPK, only to experts
- * of that many of GROUPS groups, those with the largest sums of their
- * K / GROUP_TOPK best scores (of logits, with a softmax afterwards).  The
+ * largest logits, equal ones by their number; with a bias, with the largest
+ * sums of it and their score.  If GROUP_TOPK, it goes only to experts of that
+ * many of GROUPS groups, those with the largest sums of their K / GROUP_TOPK
+ * best scores (with their bias; of logits, with a softmax afterwards).  The
  * chosen experts' probabilities are SCALE times: a softmax over their logits;
  * or, PRE, their part of a softmax over all; or their scores, divided by the
  * sum of the chosen ones' (+ 1e-20) if K > 1.
  *
  * Losses of a micro-batch, where P are all scores divided by their sum, and
- * c(e) how many tokens would go to expert e if there were no groups:
+ * c(e) how many tokens would go to expert e if there were no groups and no
+ * bias:
  *   AUX      E / (K M^2) sum over n, e of c(e) P(n, e)
  *   SEQ_AUX  the same in each sample, of T tokens, and their mean
  *   Z        the mean of the squares of log sum exp logits
@@ -147,6 +149,9 @@ struct kern_moe_dims {
 	 * ones, or the first; 0: all. */
 	int64_t capacity;
 	bool by_position;
+	/* Of a bias: its step, and how many of a step's tokens go to an
+	 * expert in the mean. */
+	double bias_rate, fair;
 };
 
 /*
@@ -344,19 +349,30 @@ struct kern {
 
 	/*
 	 * Where tokens go: prob (N, K), in the sum type, and map, from
-	 * logits (N, E).  stat (MOE_METRICS, or NULL) += what enum kern_moe
-	 * says of this rank's micro-batch.
+	 * logits (N, E) and bias (E, or NULL).  stat (MOE_METRICS, or NULL) +=
+	 * what enum kern_moe says of this rank's micro-batch.
 	 */
 	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
-			  double *stat, const void *logits,
+			  double *stat, const void *logits, const void *bias,
 			  const struct kern_moe_dims *dims);
 	/*
 	 * Of this rank's micro-batch, for its logits (M, E): dlogits = what
 	 * dprob (M, K) gives, and *coef times the gradients of the losses.
+	 * count (E, in the sum type, or NULL) += the tokens that chose each
+	 * expert, whether it had room or not.
 	 */
-	void (*route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-			  const void *logits, const int32_t *map,
-			  const double *coef, const struct kern_moe_dims *dims);
+	void (*route_bwd)(struct queue *q, void *dlogits, void *count,
+			  const void *dprob, const void *logits,
+			  const int32_t *map, const double *coef,
+			  const struct kern_moe_dims *dims);
+	/*
+	 * bias (n of its E) += the rate where count (n), of all tokens of a
+	 * step, is below the fair one, -= where it is above.  master as
+	 * adamw's.
+	 */
+	void (*balance)(struct queue *q, void *bias, void *master,
+			const void *count, int64_t n,
+			const struct kern_moe_dims *dims);
 	/* y (R, C): row row[n, k], if there is one, = row n of x (N, C). */
 	void (*gather)(struct queue *q, void *y, const void *x,
 		       const int32_t *row, int64_t N, int64_t K, int64_t C);

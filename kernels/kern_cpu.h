@@ -85,10 +85,13 @@ void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 		int64_t N, int64_t F, enum kern_act act, bool gated);
 void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const struct kern_moe_dims *dims);
-void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-		  const void *logits, const int32_t *map, const double *coef,
+		  const void *logits, const void *bias,
 		  const struct kern_moe_dims *dims);
+void K(route_bwd)(struct queue *q, void *dlogits, void *count,
+		  const void *dprob, const void *logits, const int32_t *map,
+		  const double *coef, const struct kern_moe_dims *dims);
+void K(balance)(struct queue *q, void *bias, void *master, const void *count,
+		int64_t n, const struct kern_moe_dims *dims);
 void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,
 	       int64_t N, int64_t topk, int64_t C);
 void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,

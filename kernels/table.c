@@ -32,6 +32,7 @@ const struct kern K(cpu) = {
 	.act_bwd = K(act_bwd),
 	.route_fwd = K(route_fwd),
 	.route_bwd = K(route_bwd),
+	.balance = K(balance),
 	.gather = K(gather),
 	.combine = K(combine),
 	.experts_fwd = K(experts_fwd),

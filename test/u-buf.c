@@ -136,11 +136,17 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 	switch (op->code) {
 	case OP_ROUTE_FWD:
 		USES({OUT, all * K * z->sum}, {OUT, map},
-		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits});
+		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits},
+		     {IN | MAYBE, logits});
 		break;
 	case OP_ROUTE_BWD:
-		USES({OUT, mine * logits}, {IN, mine * K * z->sum},
-		     {IN, mine * logits}, {IN, map}, {IN, 8});
+		USES({OUT, mine * logits}, {BOTH | MAYBE, d->E * z->sum},
+		     {IN, mine * K * z->sum}, {IN, mine * logits}, {IN, map},
+		     {IN, 8});
+		break;
+	case OP_BALANCE:
+		USES({BOTH, n[0] * z->elem}, {BOTH | MAYBE, n[0] * z->sum},
+		     {IN, n[0] * z->sum});
 		break;
 	case OP_GATHER: USES({OUT, in}, {IN, x}, {IN, row}); break;
 	case OP_COMBINE: USES({OUT, x}, {IN, in}, {IN, row}); break;
@@ -391,7 +397,8 @@ static void check_bytes(const struct shadow *s, const struct op *op,
 	if (op->code == OP_CUT) /* what lies between is not read */
 		bytes = 2 * u[0].bytes;
 	/* With a master copy p is only written. */
-	if (op->code == OP_ADAMW && op->ref[1].family >= 0)
+	if ((op->code == OP_ADAMW || op->code == OP_BALANCE) &&
+	    op->ref[1].family >= 0)
 		bytes -= u[0].bytes;
 	assert_int_equal(prog_op_bytes(&s->plan->prog, op), bytes);
 }

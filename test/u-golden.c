@@ -88,6 +88,8 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"mlp/fc2/w", "mlp.linear_fc2.weight"},
 		{"mlp/fc2/b", "mlp.linear_fc2.bias"},
 		{"moe/router/w", "mlp.router.weight"},
+		{"moe/router/b", "mlp.router.bias"},
+		{"moe/router/expert_bias", "mlp.router.expert_bias"},
 		{"moe/gate/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
@@ -152,7 +154,9 @@ static int64_t golden_index(const struct weight *w, int64_t k)
 	bool up = w->part == PART_UP_W || w->part == PART_EXPERT_UP_W ||
 		  w->part == PART_SHARED_UP_W;
 
-	if (w->part == PART_ROUTER_W) /* its rows go with the experts */
+	/* these go with the experts */
+	if (w->part == PART_ROUTER_W || w->part == PART_ROUTER_B ||
+	    w->part == PART_EXPERT_BIAS)
 		return (k + turned * w->dim[1]) % weight_elements(w);
 	return k + (up ? golden_rows(w) * w->dim[1] : 0);
 }
@@ -448,6 +452,9 @@ VARIANT(mla_layernorm, "mla-layernorm")
 VARIANT(mla_moe, "mla-moe")
 VARIANT(mla_mtp, "mla-mtp")
 VARIANT(mla_moe_mtp, "mla-moe-mtp")
+VARIANT(moe_bias, "moe-bias")
+VARIANT(moe_bias_mtp, "moe-bias-mtp")
+VARIANT(moe_bias_softplus, "moe-bias-softplus")
 
 /* Experts under other numbers, groups kept together: the same model. */
 static void test_moe_turned(void **state)
@@ -458,6 +465,7 @@ static void test_moe_turned(void **state)
 	run_variant("moe-pre-softmax", &machine_cpu, FP64, 1e-13, 1e-12);
 	turned = 2;
 	run_variant("moe-groups", &machine_cpu, FP64, 1e-13, 1e-12);
+	run_variant("moe-bias", &machine_cpu, FP64, 1e-13, 1e-12);
 	turned = 0;
 }
 
@@ -491,6 +499,9 @@ int main(void)
 		cmocka_unit_test(test_moe_per_token),
 		cmocka_unit_test(test_moe_repeated),
 		cmocka_unit_test(test_moe_gelu),
+		cmocka_unit_test(test_moe_bias),
+		cmocka_unit_test(test_moe_bias_mtp),
+		cmocka_unit_test(test_moe_bias_softplus),
 		cmocka_unit_test(test_moe_turned),
 		cmocka_unit_test(test_mla_rope),
 		cmocka_unit_test(test_mla_whole_query),

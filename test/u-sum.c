@@ -15,7 +15,7 @@ static void count_pieces(const struct plan *p, int64_t *stage)
 		const struct param *x = &p->slice.param[i];
 		int s = x->chunk * p->stages.pp + p->slice.at.pp;
 
-		if (p->slice.flat[x->cls].d)
+		if (p->slice.flat[x->cls].d || x->counts)
 			continue;
 		for (int k = 0; k < x->pieces; k++) {
 			const struct piece *y =

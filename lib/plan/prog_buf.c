@@ -251,6 +251,7 @@ const char *op_code_name(int code)
 		"activation gradient",
 		"router",
 		"router gradient",
+		"expert bias",
 		"rows to experts",
 		"rows from experts",
 		"experts",

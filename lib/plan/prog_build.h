@@ -274,6 +274,9 @@ struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v);
  * (N, C).
  */
 struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v);
+/* At the step's end: N elements of a layer's expert bias, by their counts. */
+void moe_balance(struct build *b, int64_t layer, struct ref bias,
+		 struct ref master, struct ref count, int64_t n);
 
 /* prog_ends.c: the first and the last stage */
 /* Embeddings of DEPTH's ids, positions and dropout included. */

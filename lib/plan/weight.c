@@ -178,6 +178,10 @@ static void add_layer(struct builder *b, bool moe)
 	if (s->add_bias_linear)
 		add(b, PART_ROUTER_B, "moe/router/b", s->num_moe_experts, 0)
 			->token_partial = true;
+	if (s->moe_router_enable_expert_bias)
+		add(b, PART_EXPERT_BIAS, "moe/router/expert_bias",
+		    s->num_moe_experts, 0)
+			->counts = true;
 	add_mlp(b, &expert, s->moe_ffn_hidden_size, s->num_moe_experts);
 	if (IS_SET(s->moe_shared_expert_intermediate_size))
 		add_mlp(b, &shared, s->moe_shared_expert_intermediate_size, 0);

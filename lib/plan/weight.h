@@ -45,6 +45,7 @@ enum part {
 	PART_FC2_B,
 	PART_ROUTER_W,
 	PART_ROUTER_B,
+	PART_EXPERT_BIAS, /* steers a router's choice */
 	PART_EXPERT_FC1_W,
 	PART_EXPERT_FC1_B,
 	PART_EXPERT_GATE_W,
@@ -107,6 +108,11 @@ struct weight {
 	enum split split;
 	enum init init;
 	bool decay; /* weight decay applies: matrices, not vectors */
+	/*
+	 * An expert bias: no parameter.  Its gradient counts tokens, which the
+	 * step's end moves it by; no norm has them, AdamW leaves it alone.
+	 */
+	bool counts;
 	/*
 	 * A whole copy whose gradient each rank has only for its own tokens
 	 * under sequence parallelism, and so is summed over tp.

@@ -369,10 +369,13 @@ static bool run_moe(const struct kern *k, const struct op *op,
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		k->route_fwd(a->q, p[0], p[1], p[2], p[3], op->moe);
+		k->route_fwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
 		return true;
 	case OP_ROUTE_BWD:
-		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
+		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], op->moe);
+		return true;
+	case OP_BALANCE:
+		k->balance(a->q, p[0], p[1], p[2], n[0], op->moe);
 		return true;
 	case OP_GATHER:
 		k->gather(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);
