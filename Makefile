@@ -47,7 +47,7 @@ override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 ## sources: every .c of a room belongs to its library
 plan_src = $(sort $(wildcard lib/base/*.c lib/plan/*.c))
-kern_src = $(sort $(wildcard kernels/*.c))
+kern_src = $(filter-out kernels/half.c,$(sort $(wildcard kernels/*.c)))
 ckpt_src = $(sort $(wildcard ckpt/*.c))
 gpu_only = lib/train/comm_nccl%.c lib/train/machine_cuda.c
 train_src = $(filter-out $(if $(filter 0,$(CUDA)),$(gpu_only)),$(sort $(wildcard lib/train/*.c)))
@@ -58,6 +58,7 @@ units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
 o = $(patsubst %.c,$(BUILD)/%.o,$(1))
 kern_obj = $(patsubst kernels/%.c,$(BUILD)/kernels/%.f32.o,$(kern_src)) \
 	$(patsubst kernels/%.c,$(BUILD)/kernels/%.f64.o,$(kern_src)) \
+	$(BUILD)/kernels/half.bf16.o $(BUILD)/kernels/half.fp16.o \
 	$(if $(filter 0,$(CUDA)),,$(patsubst %,$(BUILD)/%.o,$(sort $(wildcard kernels/*.cu))))
 plan_lib = $(BUILD)/libplan.a
 kern_lib = $(BUILD)/libkern.a
@@ -117,6 +118,11 @@ $(BUILD)/kernels/%.f64.o: kernels/%.c Makefile
 	$(call say,CC,$< f64)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=double -DREAL_IS_FLOAT=0 -I$(BLAS_INC) -MMD -MP -c -o $@ $<
+
+$(BUILD)/kernels/half.%.o: kernels/half.c Makefile
+	$(call say,CC,$< $*)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=$(if $(filter bf16,$*),1,0) -MMD -MP -c -o $@ $<
 
 $(BUILD)/lib/train/init.o: override CFLAGS += -fopenmp
 

@@ -38,6 +38,9 @@ struct ckpt_progress {
 	int64_t consumed_samples; /* of the training data */
 	int64_t seed;
 	uint64_t nonce; /* of the job that saved it */
+	/* of the loss's scale (lib/train/scaler.h); 0: it has none */
+	double loss_scale;
+	int64_t scale_growth, scale_hysteresis, skipped_steps;
 };
 
 /* The ranks that save together; one process alone has world 1 and no calls. */

@@ -2,6 +2,8 @@
 #include "ckpt/head.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,6 +121,23 @@ static int write_lines(struct h5 *f, const char *group,
 	return 0;
 }
 
+/* Only where the loss is scaled. */
+static int write_scale(struct h5 *f, const struct ckpt_progress *p,
+		       struct err *e)
+{
+	char text[32];
+
+	if (!(p->loss_scale > 0))
+		return 0;
+	snprintf(text, sizeof(text), "%.17g", p->loss_scale);
+	if (h5_text_put(f, "/run", "loss_scale", text, e) ||
+	    h5_int_put(f, "/run", "scale_growth", p->scale_growth, e) ||
+	    h5_int_put(f, "/run", "scale_hysteresis", p->scale_hysteresis, e) ||
+	    h5_int_put(f, "/run", "skipped_steps", p->skipped_steps, e))
+		return -1;
+	return 0;
+}
+
 int head_write(const struct head *h, struct h5 *f, const char *file,
 	       struct err *e)
 {
@@ -132,7 +151,7 @@ int head_write(const struct head *h, struct h5 *f, const char *file,
 	    h5_int_put(f, "/run", "consumed_samples", p->consumed_samples, e) ||
 	    h5_int_put(f, "/run", "seed", p->seed, e) ||
 	    h5_int_put(f, "/run", "nonce", (int64_t)p->nonce, e) ||
-	    write_lines(f, "/run", &h->run, e) ||
+	    write_scale(f, p, e) || write_lines(f, "/run", &h->run, e) ||
 	    write_lines(f, "/provenance", &h->provenance, e) ||
 	    h5_text_put(f, "/provenance", "file", file, e) ||
 	    h5_int_put(f, "/provenance", "format", FORMAT_VERSION, e))
@@ -181,6 +200,31 @@ static int read_run(struct h5 *f, struct head_lines *lines, struct arena *a,
 	return 0;
 }
 
+static int read_scale(struct h5 *f, struct ckpt_progress *p, struct arena *a,
+		      struct err *e)
+{
+	const char **names, *text;
+	bool there = false;
+	int n;
+
+	if (h5_attrs(f, "/run", a, &names, &n, e))
+		return -1;
+	for (int i = 0; i < n; i++)
+		there = there || !strcmp(names[i], "loss_scale");
+	if (!there)
+		return 0;
+	if (h5_text_get(f, "/run", "loss_scale", a, &text, e) ||
+	    h5_int_get(f, "/run", "scale_growth", &p->scale_growth, e) ||
+	    h5_int_get(f, "/run", "scale_hysteresis", &p->scale_hysteresis,
+		       e) ||
+	    h5_int_get(f, "/run", "skipped_steps", &p->skipped_steps, e))
+		return -1;
+	p->loss_scale = strtod(text, NULL);
+	if (p->loss_scale > 0 && isfinite(p->loss_scale))
+		return 0;
+	return err_set(e, CODE_CKPT, "/run: loss_scale '%.40s'", text);
+}
+
 int head_read(struct head *h, struct h5 *f, struct arena *a, struct err *e)
 {
 	struct ckpt_progress *p = &h->progress;
@@ -197,7 +241,7 @@ int head_read(struct head *h, struct h5 *f, struct arena *a, struct err *e)
 		       e) ||
 	    h5_int_get(f, "/run", "seed", &p->seed, e) ||
 	    h5_int_get(f, "/run", "nonce", &nonce, e) ||
-	    read_run(f, &h->run, a, e))
+	    read_scale(f, p, a, e) || read_run(f, &h->run, a, e))
 		return -1;
 	p->nonce = (uint64_t)nonce;
 	strncpy(h->shape_hash, hash, sizeof(h->shape_hash) - 1);

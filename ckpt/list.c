@@ -102,6 +102,12 @@ int ckpt_list_json(struct ckpt *c, bool digest, FILE *f, struct err *e)
 			"weights", weights);
 	if (!top)
 		arena_exhausted();
+	if (p->loss_scale > 0) {
+		json_object_set_new(top, "loss_scale",
+				    json_real(p->loss_scale));
+		json_object_set_new(top, "skipped_steps",
+				    json_integer(p->skipped_steps));
+	}
 	if (!rc) {
 		json_dumpf(top, f, JSON_COMPACT);
 		fputc('\n', f);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/number.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "lib/base/half.h"
 
 double number_get(const void *data, enum ckpt_dtype t, int64_t i)
 {
 	const char *at = (const char *)data + i * (int64_t)ckpt_dtype_size(t);
-	uint32_t bits;
 	uint16_t half;
 	float f;
 	double d;
@@ -15,19 +15,10 @@ double number_get(const void *data, enum ckpt_dtype t, int64_t i)
 	switch (t) {
 	case CKPT_F64: memcpy(&d, at, 8); return d;
 	case CKPT_F32: memcpy(&f, at, 4); return f;
-	case CKPT_BF16:
-		memcpy(&half, at, 2);
-		bits = (uint32_t)half << 16;
-		memcpy(&f, &bits, 4);
-		return f;
-	case CKPT_F16: break;
+	default: break;
 	}
 	memcpy(&half, at, 2);
-	d = ldexp((half & 0x3ff) + (half >> 10 & 31 ? 1024 : 0),
-		  (half >> 10 & 31 ? (half >> 10 & 31) : 1) - 25);
-	if ((half >> 10 & 31) == 31)
-		d = half & 0x3ff ? NAN : INFINITY;
-	return half & 0x8000 ? -d : d;
+	return t == CKPT_BF16 ? bf16_widen(half) : fp16_widen(half);
 }
 
 bool number_widens(enum ckpt_dtype from, enum ckpt_dtype to)

@@ -19,9 +19,12 @@
  * and sums of the loss, rope's table, AdamW's state) its sum type: float for
  * elements of 16 bits, else the element's.  "=" writes, "+=" accumulates.
  * Every op takes a queue: NULL on the CPU; on a GPU the op is put into it, and
- * what could not be started it remembers (device_queue_check).  No op
- * allocates; none fails on the CPU: sizes were checked when the program was
- * built.  Results do not depend on the number of threads.
+ * what could not be started it remembers (device_queue_check).  The CPU's ops
+ * on elements of 16 bits, which are float's on a copy of their arrays, take
+ * the address of their room in its place: KERN_ROOM_ALIGN bytes for each array
+ * and 4 for each of its elements.  No op allocates; none fails on the CPU:
+ * sizes were checked when the program was built.  Results do not depend on the
+ * number of threads.
  */
 #ifndef KERNELS_KERN_H
 #define KERNELS_KERN_H
@@ -69,6 +72,7 @@ struct kern_adam {
 	double lr, weight_decay, beta1, beta2, eps;
 	double correct1, correct2; /* 1 - beta^t */
 	double grad_scale;	   /* multiplies every gradient: the clip */
+	double skip;		   /* > 0: no update in this step */
 };
 
 struct kern_norm_dims {
@@ -228,8 +232,9 @@ struct kern_scalars {
 	double tokens;			/* scored by this rank in this step */
 	double mtp_tokens[KERN_DEPTHS]; /* and at each depth */
 	double moe_coef;		/* of the routers' losses */
-	double stop;			/* > 0: this rank was asked to stop */
-	double grad_norm;		/* result of clip */
+	double loss_scale; /* factor in all coefficients; 0: none, 1 */
+	double stop;	   /* > 0: this rank was asked to stop */
+	double grad_norm;  /* result of clip */
 };
 
 struct kern {
@@ -445,14 +450,16 @@ struct kern {
 			const double *share, const double *right, int64_t M,
 			int64_t depths, bool counts);
 	/*
-	 * s->grad_norm = sqrt(SUMSQ) / tokens (1 unless per_token), and
-	 * s->adam.grad_scale = 1 / tokens, less if the norm is above s->clip:
-	 * times clip / (norm + 1e-6).
+	 * s->grad_norm = sqrt(SUMSQ) / (tokens loss_scale), tokens 1 unless
+	 * per_token, and s->adam.grad_scale = 1 / (tokens loss_scale), less if
+	 * the norm is above s->clip: times clip / (norm + 1e-6).  With a
+	 * loss_scale s->adam.skip = whether the norm is not finite.
 	 */
 	void (*clip)(struct queue *q, struct kern_scalars *s);
 	/*
 	 * m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
-	 * p -= lr (m / c1 / (sqrt(v / c2) + eps) + wd p), wd only if DECAY.
+	 * p -= lr (m / c1 / (sqrt(v / c2) + eps) + wd p), wd only if DECAY;
+	 * nothing if h->skip.
 	 * With elements of 16 bits MASTER is p in the sum type: it is updated
 	 * and p = it, rounded to nearest even; else MASTER is NULL.
 	 */
@@ -473,6 +480,9 @@ struct kern {
 	void (*cut)(struct queue *q, void *y, const void *x, int64_t N,
 		    int64_t bytes, int64_t step);
 };
+
+/* Of the room of the CPU's ops on elements of 16 bits. */
+enum { KERN_ROOM_ALIGN = 64 };
 
 /*
  * What attn_scratch answers on the CPU: two blocks of KERN_ATTN_QUERIES rows
@@ -507,6 +517,8 @@ void kern_cpu_init(int threads);
 
 extern const struct kern kern_cpu_f32;
 extern const struct kern kern_cpu_f64;
+extern const struct kern kern_cpu_bf16;
+extern const struct kern kern_cpu_fp16;
 /* In builds for GPUs. */
 extern const struct kern kern_cuda_f32;
 extern const struct kern kern_cuda_bf16;

@@ -51,6 +51,8 @@ void K(adamw)(struct queue *q, void *p, void *master, void *m, void *v,
 {
 	(void)q;
 	(void)master;
+	if (h->skip > 0)
+		return;
 #pragma omp parallel if (n > KERN_SMALL)
 	{
 		struct span s = span_mine(n, 64);

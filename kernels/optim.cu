@@ -102,6 +102,8 @@ static __global__ void adamw_kernel(T *p, float *master, float *m, float *v,
 	int64_t step = (int64_t)gridDim.x * blockDim.x;
 	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
+	if (scalars->skip > 0)
+		return;
 	for (; i < ceil_div(n, W); i += step) {
 		if (i * W + W <= n) {
 			adam_pack<T, W>(h, p, master, m, v, g, i * W);

@@ -39,8 +39,11 @@ void K(clip)(struct queue *q, struct kern_scalars *s)
 	(void)q;
 	if (s->per_token > 0)
 		scale = 1 / (tokens > 1 ? tokens : 1);
+	if (s->loss_scale > 0)
+		scale /= s->loss_scale;
 	s->grad_norm = sqrt(s->metrics[METRIC_SUMSQ]) * scale;
 	if (s->clip > 0 && s->clip / (s->grad_norm + 1e-6) < 1)
 		scale *= s->clip / (s->grad_norm + 1e-6);
 	s->adam.grad_scale = scale;
+	s->adam.skip = s->loss_scale > 0 && !isfinite(s->grad_norm);
 }

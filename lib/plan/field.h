@@ -54,6 +54,7 @@ enum feature {
 	OF_FP8,
 	OF_FP4,
 	OF_GRAPHS,
+	OF_HALF,
 	OF_FP16,
 	OF_SGD,
 	OF_MUON,

@@ -325,11 +325,10 @@ struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 int64_t prog_attn_scratch(const struct config *c,
 			  const struct kern_attn_dims *d)
 {
-	size_t elem = spec_param_bytes(&c->spec);
-
-	return (int64_t)(c->spec.device == DEVICE_CUDA
-				 ? kern_attn_scratch_cuda(d, true, elem)
-				 : kern_attn_scratch(d, elem));
+	if (c->spec.device == DEVICE_CUDA)
+		return (int64_t)kern_attn_scratch_cuda(
+			d, true, spec_param_bytes(&c->spec));
+	return (int64_t)kern_attn_scratch(d, spec_sum_bytes(&c->spec));
 }
 
 int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
@@ -552,6 +551,26 @@ int prog_check(const struct config *c, const struct grid *g,
 	return 0;
 }
 
+/* The largest room that an op needs, behind all other activations. */
+static void set_room(struct build *b)
+{
+	struct prog *p = b->out;
+	const struct prog_list *lists[] = {&p->train, &p->eval};
+	int64_t most = 0;
+
+	p->room = NO_REF;
+	if (b->device || p->elem == p->sum)
+		return;
+	for (int k = 0; k < 2; k++)
+		for (int i = 0; i < lists[k]->count; i++) {
+			int64_t bytes = prog_op_room(&lists[k]->op[i]);
+
+			most = bytes > most ? bytes : most;
+		}
+	p->room = (struct ref){p->bytes[FAMILY_ACT], FAMILY_ACT};
+	p->bytes[FAMILY_ACT] += most;
+}
+
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 	       struct err *e)
 {
@@ -581,5 +600,6 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 			       "bytes: lower micro_batch_size");
 	out->bytes[FAMILY_ACT] = b.pool[0].peak;
 	out->bytes[FAMILY_COMM] = b.pool[1].peak;
+	set_room(&b);
 	return 0;
 }

@@ -164,7 +164,8 @@ struct prog {
 	struct ref loss, coef;	 /* double (1 + depths, microbatches) */
 	struct ref share, right; /* double (depths, microbatches) */
 	struct ref rope;	 /* in FAMILY_ACT: the table, or none */
-	int64_t rope_half;	 /* R of kern.h */
+	struct ref room;   /* in FAMILY_ACT, of the CPU's ops on 16 bits */
+	int64_t rope_half; /* R of kern.h */
 	int64_t master; /* offset in FAMILY_OPTIM, -1: parameters are precise */
 	int64_t m, v;
 	int64_t optim_elements; /* of each of them */
@@ -228,6 +229,9 @@ int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements);
  * arrays once (what it accumulates into twice): the floor of its time.
  */
 int64_t prog_op_bytes(const struct prog *p, const struct op *op);
+
+/* Of the same arrays: bytes of the room that 16 bits want on a CPU. */
+int64_t prog_op_room(const struct op *op);
 
 /* "layer 3 attn out forward", for messages and profiles. */
 const char *op_text(const struct op *op, char *buf, size_t size);

@@ -137,11 +137,24 @@ static struct traffic flat_traffic(const struct op *op)
 	}
 }
 
+static struct traffic traffic(const struct op *op)
+{
+	return op->norm	  ? norm_traffic(op)
+	       : op->attn ? attn_traffic(op)
+			  : flat_traffic(op);
+}
+
+int64_t prog_op_room(const struct op *op)
+{
+	int64_t arrays = sizeof(op->ref) / sizeof(op->ref[0]);
+
+	return traffic(op).elems * (int64_t)sizeof(float) +
+	       arrays * KERN_ROOM_ALIGN;
+}
+
 int64_t prog_op_bytes(const struct prog *p, const struct op *op)
 {
-	struct traffic t = op->norm   ? norm_traffic(op)
-			   : op->attn ? attn_traffic(op)
-				      : flat_traffic(op);
+	struct traffic t = traffic(op);
 
 	return t.elems * (int64_t)p->elem + t.sums * (int64_t)p->sum + t.bytes;
 }

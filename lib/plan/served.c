@@ -57,6 +57,9 @@ static bool code_has(const struct config *c, enum feature feature)
 	case OF_FP8: return c->spec.fp8 != FP8_NONE;
 	case OF_FP4: return c->spec.fp4 != FP4_NONE;
 	case OF_GRAPHS: return c->spec.cuda_graph_impl != GRAPH_NONE;
+	case OF_HALF:
+		return c->spec.params_dtype == DTYPE_FP16 ||
+		       c->spec.params_dtype == DTYPE_BF16;
 	case OF_FP16: return c->spec.params_dtype == DTYPE_FP16;
 	case OF_SGD: return optimizer == OPT_SGD;
 	case OF_MUON:
@@ -102,6 +105,7 @@ static const char *const lacks[FEATURES] = {
 	[OF_FP8] = "fp8 is none",
 	[OF_FP4] = "fp4 is none",
 	[OF_GRAPHS] = "cuda_graph_impl is none",
+	[OF_HALF] = "params_dtype is neither fp16 nor bf16",
 	[OF_FP16] = "params_dtype is not fp16",
 	[OF_SGD] = "optimizer is not sgd",
 	[OF_MUON] = "optimizer is neither muon nor adaptive_muon",
@@ -230,12 +234,11 @@ void config_unused(const struct config *c, struct report *r)
 static void unserved_spec(const struct config *c, struct report *r)
 {
 	int dtype = c->spec.params_dtype;
-	bool cpu = c->spec.device == DEVICE_CPU;
 
-	if (dtype == DTYPE_FP16 || (dtype == DTYPE_BF16 && cpu))
+	if (dtype == DTYPE_FP16 && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-precision", spec, params_dtype,
-			 "only fp32 and fp64 are run on CPUs so far, and fp32 "
-			 "and bf16 on GPUs");
+			 "fp16 is run on CPUs only so far (device = \"cpu\"); "
+			 "GPUs have bf16");
 	if (dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-precision", spec, params_dtype,
 			 "fp64 is run on CPUs only");

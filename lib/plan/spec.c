@@ -24,7 +24,7 @@ void spec_finalize(struct spec *s, const struct shape *shape)
 
 	if (s->device == DEVICE_AUTO && half)
 		derive(s, &s->device, DEVICE_CUDA,
-		       "params_dtype has 16 bits, which only GPUs have");
+		       "params_dtype has 16 bits, which CPUs only emulate");
 	if (s->pipeline_dtype == DTYPE_AUTO && s->fp32_residual_connection)
 		derive(s, &s->pipeline_dtype, DTYPE_NAMED + DTYPE_FP32,
 		       "fp32_residual_connection");

@@ -19,7 +19,7 @@ struct comm;
 struct comm_group;
 struct queue;
 
-enum comm_type { COMM_F32, COMM_F64, COMM_BF16 /* on GPUs only */ };
+enum comm_type { COMM_F32, COMM_F64, COMM_BF16, COMM_FP16 };
 
 enum comm_op {
 	COMM_SUM,	     /* all-reduce: recv (n) = the sum of send (n) */

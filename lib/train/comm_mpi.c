@@ -301,7 +301,9 @@ static int tag_of(const struct comm_req *req)
 
 static MPI_Datatype type_of(const struct comm_req *req)
 {
-	return req->type == COMM_F32 ? MPI_FLOAT : MPI_DOUBLE;
+	return req->type == COMM_F32   ? MPI_FLOAT
+	       : req->type == COMM_F64 ? MPI_DOUBLE
+				       : MPI_UINT16_T;
 }
 
 static int post(struct flight *f, int i, bool receive, char *buf, int64_t n,
@@ -495,10 +497,6 @@ static int mpi_start(struct comm_req *req, struct err *e)
 	struct flight *f = m->idle, **link;
 	int64_t mine = req->group->me * req->n;
 
-	if (req->type == COMM_BF16)
-		return err_set(e, CODE_COMM,
-			       "%s: %s of bf16, which only GPUs add up",
-			       req->name, comm_op_name(req->op));
 	if (f)
 		m->idle = f->next;
 	else if (!(f = flight_new(req->group->size)))

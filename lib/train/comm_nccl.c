@@ -115,6 +115,7 @@ static ncclResult_t launch(const struct lane *l, const struct comm_req *req)
 		[COMM_F32] = ncclFloat32,
 		[COMM_F64] = ncclFloat64,
 		[COMM_BF16] = ncclBfloat16,
+		[COMM_FP16] = ncclFloat16,
 	};
 	cudaStream_t s = device_queue_stream(l->queue);
 	ncclDataType_t t = types[req->type];

@@ -119,6 +119,7 @@ int exec_open(struct exec *x, const struct prog *p, const struct machine *m,
 		.prog = p,
 		.machine = m,
 		.kern = m->kern(c->spec.params_dtype),
+		.dtype = c->spec.params_dtype,
 		.comm = comm,
 	};
 	assert(x->kern && x->kern->size == p->elem && x->kern->sum == p->sum);
@@ -204,9 +205,10 @@ static enum comm_type comm_type(const struct exec *x, const struct op *op)
 		      : op->type == TYPE_SUM ? x->prog->sum
 					     : x->prog->elem;
 
-	return size == sizeof(double)  ? COMM_F64
-	       : size == sizeof(float) ? COMM_F32
-				       : COMM_BF16;
+	return size == sizeof(double)	? COMM_F64
+	       : size == sizeof(float)	? COMM_F32
+	       : x->dtype == DTYPE_BF16 ? COMM_BF16
+					: COMM_FP16;
 }
 
 /* Start op I; its request stays with it until it is waited for. */
@@ -440,7 +442,11 @@ static void run_kern(struct exec *x, const struct op *op)
 {
 	struct kern_scalars *scalars =
 		(struct kern_scalars *)x->base[FAMILY_HOST];
-	struct args a = {.q = x->queue, .n = op->n, .drop = op->drop};
+	struct args a = {
+		.q = x->queue ? x->queue : at(x, x->prog->room),
+		.n = op->n,
+		.drop = op->drop,
+	};
 	bool done;
 
 	for (int i = 0; i < 9; i++)

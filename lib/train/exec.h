@@ -14,6 +14,7 @@ struct exec {
 	const struct prog *prog;
 	const struct machine *machine;
 	const struct kern *kern;
+	int dtype;	      /* of its elements: enum spec_dtype */
 	struct queue *queue;  /* NULL on the CPU */
 	char *base[FAMILIES]; /* as ops see them: prog->bytes[] each */
 	int64_t allocated;    /* bytes, over all families */

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
+#include "lib/base/half.h"
 
 /* Element INDEX of the standard normal stream of KEY. */
 static double normal_at(uint64_t seed, uint64_t key, int64_t index)
@@ -84,16 +85,6 @@ void init_params(const struct slice *s, const struct weights *w,
 			   params);
 }
 
-/* To bf16, to nearest even; no weight is a NaN. */
-static uint16_t bf16_of(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	bits += 0x7fff + (bits >> 16 & 1);
-	return (uint16_t)(bits >> 16);
-}
-
 /* What of the flat buffer ALL this rank has optimizer state for, packed. */
 static int put_masters(struct exec *x, const struct slice *s, const float *all,
 		       struct err *e)
@@ -133,7 +124,8 @@ int init_weights(struct exec *x, const struct slice *s, const float *all,
 	if (!map)
 		return -1;
 	for (int64_t i = 0; i < s->elements; i++)
-		map[i] = bf16_of(all[i]);
+		map[i] = x->dtype == DTYPE_BF16 ? bf16_round(all[i])
+						: fp16_round(all[i]);
 	if (exec_unmap(x, FAMILY_PARAM, map, true, e))
 		return -1;
 	return put_masters(x, s, all, e);

@@ -10,9 +10,14 @@
 
 static const struct kern *cpu_kern(int dtype)
 {
-	return dtype == DTYPE_FP64   ? &kern_cpu_f64
-	       : dtype == DTYPE_FP32 ? &kern_cpu_f32
-				     : NULL;
+	static const struct kern *const tables[] = {
+		[DTYPE_FP32] = &kern_cpu_f32,
+		[DTYPE_FP64] = &kern_cpu_f64,
+		[DTYPE_BF16] = &kern_cpu_bf16,
+		[DTYPE_FP16] = &kern_cpu_fp16,
+	};
+
+	return tables[dtype];
 }
 
 static int cpu_count(void)

@@ -140,6 +140,12 @@ static int row_text(char *buf, size_t size, const struct metrics_row *r)
 	if (!isnan(r->eval_loss))
 		n += number(buf + n, size - (size_t)n, "eval_loss",
 			    r->eval_loss, false);
+	if (r->loss_scale > 0) {
+		n += number(buf + n, size - (size_t)n, "loss_scale",
+			    r->loss_scale, false);
+		n += snprintf(buf + n, size - (size_t)n, ", \"skipped\": %s",
+			      r->skipped ? "true" : "false");
+	}
 	n += depths_text(buf + n, size - (size_t)n, r);
 	n += moe_text(buf + n, size - (size_t)n, &r->moe);
 	n += snprintf(buf + n, size - (size_t)n, "}\n");
@@ -155,7 +161,7 @@ void metrics_settle(struct metrics *m)
 static void tell(struct metrics *m, const struct metrics_row *r)
 {
 	double left = m->ms_mean / 1e3 * (double)(m->train_iters - r->step);
-	char text[320], eval[40] = "", mtp[48] = "";
+	char text[360], eval[40] = "", mtp[48] = "", scale[48] = "";
 	int n;
 
 	if (!isnan(r->eval_loss))
@@ -163,11 +169,15 @@ static void tell(struct metrics *m, const struct metrics_row *r)
 	for (int k = 0, at = 0; k < r->depths && k < 3; k++)
 		at += snprintf(mtp + at, sizeof(mtp) - (size_t)at, "%s%.4f",
 			       k ? " " : "  mtp ", r->mtp[k].loss);
+	if (r->loss_scale > 0)
+		snprintf(scale, sizeof(scale), "  scale %g%s", r->loss_scale,
+			 r->skipped ? " skipped" : "");
 	n = snprintf(text, sizeof(text),
 		     "step %" PRId64 "/%" PRId64
-		     "  loss %.4f%s%s  norm %.3f  lr %.2e  %.0f tok/s  %.0f ms",
+		     "  loss %.4f%s%s  norm %.3f%s  lr %.2e  %.0f tok/s  "
+		     "%.0f ms",
 		     r->step, m->train_iters, r->loss, mtp, eval, r->grad_norm,
-		     r->lr, r->tokens_per_second, r->step_ms);
+		     scale, r->lr, r->tokens_per_second, r->step_ms);
 	if (!m->terminal) {
 		if (r->step % m->log_interval == 0 ||
 		    r->step == m->train_iters || !isnan(r->eval_loss))

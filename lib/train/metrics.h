@@ -23,8 +23,10 @@ struct metrics_row {
 	double tokens_per_second, tflops, mfu; /* NAN: null */
 	double step_ms;
 	int64_t memory_bytes;
-	double eval_loss; /* NAN: not evaluated */
-	int depths;	  /* of multi-token prediction */
+	double eval_loss;  /* NAN: not evaluated */
+	double loss_scale; /* 0: none */
+	bool skipped;
+	int depths; /* of multi-token prediction */
 	const struct trainer_depth *mtp;
 	struct trainer_moe moe;
 };

@@ -2,6 +2,7 @@
 #include "lib/train/resume.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,12 +39,13 @@ static void say(const char *line)
 	log_info("%s", line);
 }
 
-static enum ckpt_dtype dtype_of(const struct prog *p)
-{
-	return p->elem == sizeof(double)  ? CKPT_F64
-	       : p->elem == sizeof(float) ? CKPT_F32
-					  : CKPT_BF16;
-}
+/* Of enum spec_dtype. */
+static const enum ckpt_dtype dtypes[] = {
+	[DTYPE_FP32] = CKPT_F32,
+	[DTYPE_FP64] = CKPT_F64,
+	[DTYPE_BF16] = CKPT_BF16,
+	[DTYPE_FP16] = CKPT_F16,
+};
 
 /* What is loaded or saved, as the host sees it; READ: with what is there. */
 static int map_memory(struct trainer *t, bool read, struct ckpt_memory *mem,
@@ -53,7 +55,7 @@ static int map_memory(struct trainer *t, bool read, struct ckpt_memory *mem,
 	char *optim;
 
 	*mem = (struct ckpt_memory){
-		.dtype = dtype_of(p),
+		.dtype = dtypes[t->exec.dtype],
 		.own_shard = slice_shards_optim(&t->plan.slice),
 		.param = exec_map(&t->exec, FAMILY_PARAM, read, e),
 	};
@@ -176,6 +178,22 @@ static int load_weights(struct trainer *t, struct ckpt *ck, struct arena *a,
 	return bad ? -1 : 0;
 }
 
+/* Steps, samples, and a dynamic scale of the loss. */
+static void load_progress(struct trainer *t, const struct ckpt_progress *p)
+{
+	struct scaler *s = &t->scaler;
+
+	t->step = p->step;
+	t->consumed_samples = p->consumed_samples;
+	s->skipped = p->skipped_steps;
+	if (!(s->scale > 0 && p->loss_scale > 0) ||
+	    !isnan(t->plan.config->run.loss_scale))
+		return;
+	s->scale = p->loss_scale;
+	s->growth = p->scale_growth;
+	s->hysteresis = p->scale_hysteresis;
+}
+
 int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 		struct err *e)
 {
@@ -186,10 +204,8 @@ int resume_load(const struct resume *r, struct trainer *t, struct arena *a,
 		return 0;
 	if (ckpt_open(&ck, r->path, &t->plan.config->shape, NULL, e))
 		return -1;
-	if (!r->weights_only) {
-		t->step = ckpt_progress(ck)->step;
-		t->consumed_samples = ckpt_progress(ck)->consumed_samples;
-	}
+	if (!r->weights_only)
+		load_progress(t, ckpt_progress(ck));
 	bad = r->weights_only ? load_weights(t, ck, a, e)
 			      : read_state(r, t, ck, a, e);
 	if (!bad && t->plan.rank == 0 && !r->weights_only)
@@ -219,6 +235,10 @@ static int save_memory(struct trainer *t, const struct boot *boot,
 		.consumed_samples = t->consumed_samples,
 		.seed = c->run.seed,
 		.nonce = boot->nonce,
+		.loss_scale = t->scaler.scale,
+		.scale_growth = t->scaler.growth,
+		.scale_hysteresis = t->scaler.hysteresis,
+		.skipped_steps = t->scaler.skipped,
 	};
 	struct ckpt_peers peers = {
 		.rank = boot->rank,

@@ -42,6 +42,7 @@ int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 struct err *e)
 {
 	memset(t, 0, sizeof(*t));
+	t->scaler = scaler_start(c);
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
 	if (open_groups(t, comm, a, e) ||
@@ -135,11 +136,16 @@ static double microbatches(const struct trainer *t)
 	return (double)t->plan.prog.train.microbatches * t->plan.grid.dp;
 }
 
+static double loss_scale(const struct trainer *t)
+{
+	return t->scaler.scale > 0 ? t->scaler.scale : 1;
+}
+
 /*
  * The coefficients of a micro-batch's losses make the objective an explicit
  * weighted sum (model-numerics 1.4): the mean of the micro-batches' means, or
  * plain sums that the end of the step divides by all scored tokens; depths
- * count mtp_loss_scaling_factor together.
+ * count mtp_loss_scaling_factor together.  All have the loss's scale.
  */
 static void set_objective(struct trainer *t, int mb, const int64_t *scored)
 {
@@ -147,10 +153,11 @@ static void set_objective(struct trainer *t, int mb, const int64_t *scored)
 	double all = microbatches(t);
 	struct exec_objective o = exec_objective(&t->exec, mb, 0);
 	bool per_token = run->calculate_per_token_loss;
+	double scale = loss_scale(t);
 	int depths = t->plan.prog.depths;
 
 	*o.loss = 0;
-	*o.coef = per_token ? 1 : 1 / (all * at_least_one(scored[0]));
+	*o.coef = scale * (per_token ? 1 : 1 / (all * at_least_one(scored[0])));
 	for (int k = 1; k <= depths; k++) {
 		double each = run->mtp_loss_scaling_factor / depths /
 			      at_least_one(scored[k]);
@@ -158,7 +165,8 @@ static void set_objective(struct trainer *t, int mb, const int64_t *scored)
 		o = exec_objective(&t->exec, mb, k);
 		*o.loss = *o.right = 0;
 		*o.share = 1 / (all * at_least_one(scored[k]));
-		*o.coef = per_token ? each * (double)scored[0] : each / all;
+		*o.coef = scale *
+			  (per_token ? each * (double)scored[0] : each / all);
 	}
 }
 
@@ -173,8 +181,10 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 	s->per_token = t->plan.config->run.calculate_per_token_loss;
 	s->metrics[METRIC_SUMSQ] = 0;
 	memset(s->metrics + METRIC_MOE, 0, MOE_METRICS * sizeof(double));
-	s->moe_coef = s->per_token > 0 ? (double)t->plan.prog.tokens
-				       : 1 / microbatches(t);
+	s->moe_coef =
+		loss_scale(t) * (s->per_token > 0 ? (double)t->plan.prog.tokens
+						  : 1 / microbatches(t));
+	s->loss_scale = t->scaler.scale;
 	for (int mb = 0; mb < t->plan.prog.train.microbatches; mb++) {
 		int64_t scored[1 + KERN_DEPTHS] = {0};
 
@@ -192,18 +202,21 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 static double reported_loss(const struct kern_scalars *s)
 {
 	double tokens = s->metrics[METRIC_TOKENS];
+	double loss = s->metrics[METRIC_LOSS];
 
-	if (s->per_token > 0)
-		return s->metrics[METRIC_LOSS] / (tokens > 1 ? tokens : 1);
-	return s->metrics[METRIC_LOSS];
+	if (s->loss_scale > 0)
+		loss /= s->loss_scale;
+	return s->per_token > 0 ? loss / at_least_one((int64_t)tokens) : loss;
 }
 
 static void set_rates(struct trainer *t)
 {
 	const struct run *run = &t->plan.config->run;
 	struct kern_scalars *s = exec_scalars(&t->exec);
-	struct rate rate = rate_at(run, t->consumed_samples);
-	double steps = (double)(t->step + 1);
+	int64_t skipped = t->scaler.skipped;
+	struct rate rate = rate_at(
+		run, t->consumed_samples - skipped * run->global_batch_size);
+	double steps = (double)(t->step + 1 - skipped);
 
 	s->key[0] = (uint64_t)run->seed;
 	s->key[1] = (uint64_t)t->step;
@@ -250,6 +263,30 @@ static void report_depths(const struct trainer *t, const struct kern_scalars *s,
 	}
 }
 
+/* What its loss and norm say of a step. */
+static int judge(struct trainer *t, struct trainer_result *r, struct err *e)
+{
+	bool bad = !isfinite(r->loss) || !isfinite(r->grad_norm);
+
+	if (r->loss_scale > 0) {
+		scaler_update(&t->scaler, t->plan.config, r->skipped);
+		bad = t->scaler.row >= TRAINER_SKIPS;
+	}
+	if (!bad)
+		return 0;
+	if (r->loss_scale > 0)
+		return err_set(e, CODE_NUMERIC,
+			       "step %" PRId64 ": no finite gradients for %d "
+			       "steps in a row, loss %g, loss scale %g; lower "
+			       "run.lr or run.loss_scale, or resume from a "
+			       "checkpoint before",
+			       r->step, TRAINER_SKIPS, r->loss, r->loss_scale);
+	return err_set(e, CODE_NUMERIC,
+		       "step %" PRId64 ": loss %g, gradient norm %g; "
+		       "lower run.lr or resume from a checkpoint before",
+		       r->step, r->loss, r->grad_norm);
+}
+
 /* What the oldest step that was not reported yet has given. */
 static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 {
@@ -261,21 +298,18 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 	*out = (struct trainer_result){
 		.step = (int64_t)s.key[1] + 1,
 		.loss = reported_loss(&s),
-		.grad_norm = s.grad_norm,
+		.grad_norm = isnan(s.grad_norm) ? NAN : s.grad_norm,
 		.grad_scale = s.adam.grad_scale,
 		.lr = s.adam.lr,
+		.loss_scale = s.loss_scale,
+		.skipped = s.adam.skip > 0,
 		.tokens = s.metrics[METRIC_TOKENS],
 		.seconds = seconds,
 		.stop = s.metrics[METRIC_STOP] > 0,
 	};
 	report_depths(t, &s, out);
 	report_moe(t, &s, out);
-	if (isfinite(out->loss) && isfinite(out->grad_norm))
-		return 0;
-	return err_set(e, CODE_NUMERIC,
-		       "step %" PRId64 ": loss %g, gradient norm %g; "
-		       "lower run.lr or resume from a checkpoint before",
-		       out->step, out->loss, out->grad_norm);
+	return judge(t, out, e);
 }
 
 /* A step that says where its time goes. */
@@ -313,7 +347,8 @@ int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
 		return err_wrap(e, "step %" PRId64 ": ", t->step + 1);
 	t->step++;
 	t->consumed_samples += t->plan.config->run.global_batch_size;
-	if (t->exec.runs <= exec_lag(&t->exec))
+	/* the next step's scale follows from this one */
+	if (t->exec.runs <= exec_lag(&t->exec) && !(t->scaler.scale > 0))
 		return 0;
 	return report(t, out, e);
 }

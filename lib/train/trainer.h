@@ -5,12 +5,14 @@
 
 #include "lib/plan/plan.h"
 #include "lib/train/machine.h"
+#include "lib/train/scaler.h"
 
 struct trainer {
 	struct plan plan;
 	struct exec exec;
 	struct comm_group *group[PROG_GROUPS];
-	int64_t step;	 /* optimizer steps done */
+	int64_t step; /* done, with those that updated nothing */
+	struct scaler scaler;
 	int64_t profile; /* the step whose ops are timed, told on stdout; 0 */
 	int64_t consumed_samples;
 };
@@ -42,9 +44,11 @@ struct trainer_result {
 	double grad_norm;
 	double grad_scale; /* of the gradients in the update: the clip's */
 	double lr;
-	double tokens;	/* scored */
-	double seconds; /* it took */
-	bool stop;	/* some rank was asked to stop */
+	double loss_scale; /* 0: none */
+	bool skipped;	   /* for gradients that were not finite: no update */
+	double tokens;	   /* scored */
+	double seconds;	   /* it took */
+	bool stop;	   /* some rank was asked to stop */
 	int depths;
 	struct trainer_depth mtp[KERN_DEPTHS];
 	struct trainer_moe moe;
@@ -74,8 +78,11 @@ void trainer_close(struct trainer *t);
  * t->consumed_samples move on.  STOP asks all ranks to stop.  *OUT is this
  * step's, or on a GPU, which is still at it, the one before's.  Fails
  * (CODE_NUMERIC) if that step's loss or gradient norm is not finite: then the
- * parameters are spoilt.
+ * parameters are spoilt.  With a scaled loss such a step updates nothing, and
+ * TRAINER_SKIPS of them in a row are the failure.
  */
+enum { TRAINER_SKIPS = 64 };
+
 int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
 		 struct trainer_result *out, struct err *e);
 

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CPU's ops on elements of 16 bits, compiled for bf16 and for fp16: float's
+ * ops between a widening of what they read and a rounding of what they write,
+ * to nearest even.  For results, not for speed: no processor is asked for more
+ * than float.
+ */
+#include <string.h>
+
+#include "kernels/kern_cpu.h"
+#include "lib/base/half.h"
+
+#if HALF_IS_BF16
+#define HALF(name) kern_##name##_bf16
+#define WIDEN	   bf16_widen
+#define ROUND	   bf16_round
+#else
+#define HALF(name) kern_##name##_fp16
+#define WIDEN	   fp16_widen
+#define ROUND	   fp16_round
+#endif
+
+/* The rest of an op's room, which is behind its queue. */
+struct room {
+	char *at;
+};
+
+#define ROOM ((struct room){(char *)q})
+
+/* Room for N floats. */
+static float *room(struct room *r, int64_t n)
+{
+	float *at = (float *)(void *)r->at;
+
+	r->at += (n * (int64_t)sizeof(float) + KERN_ROOM_ALIGN - 1) /
+		 KERN_ROOM_ALIGN * KERN_ROOM_ALIGN;
+	return at;
+}
+
+/* A copy of the N elements of X, which may be NULL. */
+static float *widen(struct room *r, const void *x, int64_t n)
+{
+	const uint16_t *from = x;
+	float *to;
+
+	if (!x)
+		return NULL;
+	to = room(r, n);
+#pragma omp parallel for simd if (n > KERN_SMALL)
+	for (int64_t i = 0; i < n; i++)
+		to[i] = WIDEN(from[i]);
+	return to;
+}
+
+/* Y, which may be NULL, = the N elements of X. */
+static void settle(void *y, const float *x, int64_t n)
+{
+	uint16_t *to = y;
+
+	if (!y)
+		return;
+#pragma omp parallel for simd if (n > KERN_SMALL)
+	for (int64_t i = 0; i < n; i++)
+		to[i] = ROUND(x[i]);
+}
+
+static void HALF(embed_fwd)(struct queue *q, void *y, const int32_t *ids,
+			    const void *w, int64_t N, int64_t C, int64_t first,
+			    int64_t rows)
+{
+	struct room r = ROOM;
+	float *fw = widen(&r, w, rows * C), *fy = room(&r, N * C);
+
+	K(embed_fwd)(NULL, fy, ids, fw, N, C, first, rows);
+	settle(y, fy, N * C);
+}
+
+static void HALF(embed_bwd)(struct queue *q, void *dw, const void *dy,
+			    const int32_t *ids, int64_t N, int64_t C,
+			    int64_t first, int64_t rows)
+{
+	struct room r = ROOM;
+
+	K(embed_bwd)(NULL, dw, widen(&r, dy, N * C), ids, N, C, first, rows);
+}
+
+static void HALF(pos_fwd)(struct queue *q, void *y, const void *w, int64_t N,
+			  int64_t C, int64_t T, int64_t row0, int64_t shift)
+{
+	struct room r = ROOM;
+	float *fw = widen(&r, w, T * C), *fy = widen(&r, y, N * C);
+
+	K(pos_fwd)(NULL, fy, fw, N, C, T, row0, shift);
+	settle(y, fy, N * C);
+}
+
+static void HALF(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N,
+			  int64_t C, int64_t T, int64_t row0, int64_t shift)
+{
+	struct room r = ROOM;
+
+	K(pos_bwd)(NULL, dw, widen(&r, dy, N * C), N, C, T, row0, shift);
+}
+
+static void HALF(drop)(struct queue *q, void *y, const void *x, int64_t N,
+		       int64_t C, const struct kern_drop *d)
+{
+	struct room r = ROOM;
+	float *fx = widen(&r, x, N * C);
+
+	K(drop)(NULL, fx, fx, N, C, d);
+	settle(y, fx, N * C);
+}
+
+static void HALF(resid)(struct queue *q, void *xout, const void *x,
+			const void *branch, const void *bias, int64_t N,
+			int64_t C, const struct kern_drop *d)
+{
+	struct room r = ROOM;
+	float *fx = widen(&r, x, N * C), *fbranch = widen(&r, branch, N * C);
+
+	K(resid)(NULL, fx, fx, fbranch, widen(&r, bias, C), N, C, d);
+	settle(xout, fx, N * C);
+}
+
+/* What is normalised is the sum as it is kept. */
+static void HALF(norm_fwd)(struct queue *q, void *y, void *xout, void *stat,
+			   const void *x, const void *branch, const void *bias,
+			   const void *w, const void *b,
+			   const struct kern_norm_dims *dims,
+			   const struct kern_drop *d)
+{
+	struct room r = ROOM;
+	int64_t N = dims->N, C = dims->C;
+	float *fy = room(&r, N * C), *fx;
+
+	if (branch) {
+		HALF(resid)
+		((struct queue *)(void *)r.at, xout, x, branch, bias, N, C, d);
+		x = xout;
+	}
+	fx = widen(&r, x, N * C);
+	K(norm_fwd)
+	(NULL, fy, NULL, stat, fx, NULL, NULL, widen(&r, w, C), widen(&r, b, C),
+	 dims, d);
+	settle(y, fy, N * C);
+}
+
+static void HALF(norm_bwd)(struct queue *q, void *dx, void *dw, void *db,
+			   const void *dy, const void *dres, const void *x,
+			   const void *stat, const void *w,
+			   const struct kern_norm_dims *dims)
+{
+	struct room r = ROOM;
+	int64_t N = dims->N, C = dims->C;
+	float *fdx = room(&r, N * C), *fdy = widen(&r, dy, N * C);
+	float *fres = widen(&r, dres, N * C), *fx = widen(&r, x, N * C);
+
+	K(norm_bwd)
+	(NULL, fdx, dw, db, fdy, fres, fx, stat, widen(&r, w, C), dims);
+	settle(dx, fdx, N * C);
+}
+
+static void HALF(linear_fwd)(struct queue *q, void *y, const void *x,
+			     const void *w, const void *bias, int64_t N,
+			     int64_t out, int64_t in)
+{
+	struct room r = ROOM;
+	float *fy = room(&r, N * out), *fx = widen(&r, x, N * in);
+	float *fw = widen(&r, w, out * in);
+
+	K(linear_fwd)(NULL, fy, fx, fw, widen(&r, bias, out), N, out, in);
+	settle(y, fy, N * out);
+}
+
+static void HALF(linear_bwd_x)(struct queue *q, void *dx, const void *dy,
+			       const void *w, int64_t N, int64_t out,
+			       int64_t in)
+{
+	struct room r = ROOM;
+	float *fdx = room(&r, N * in), *fdy = widen(&r, dy, N * out);
+
+	K(linear_bwd_x)(NULL, fdx, fdy, widen(&r, w, out * in), N, out, in);
+	settle(dx, fdx, N * in);
+}
+
+static void HALF(linear_bwd_w)(struct queue *q, void *dw, const void *dy,
+			       const void *x, int64_t N, int64_t out,
+			       int64_t in)
+{
+	struct room r = ROOM;
+	float *fdy = widen(&r, dy, N * out), *fx = widen(&r, x, N * in);
+
+	K(linear_bwd_w)(NULL, dw, fdy, fx, N, out, in);
+}
+
+static void HALF(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
+			   int64_t C)
+{
+	struct room r = ROOM;
+
+	K(bias_bwd)(NULL, db, widen(&r, dy, N * C), N, C);
+}
+
+static int64_t qkv_size(const struct kern_attn_dims *d)
+{
+	return d->B * d->T * kern_attn_row(d);
+}
+
+static int64_t heads_size(const struct kern_attn_dims *d)
+{
+	return d->B * d->T * d->H * d->Dv;
+}
+
+static void HALF(rope)(struct queue *q, void *qkv, const void *table,
+		       const struct kern_attn_dims *dims, int64_t R,
+		       bool interleaved, int sign)
+{
+	struct room r = ROOM;
+	float *f = widen(&r, qkv, qkv_size(dims));
+
+	K(rope)(NULL, f, table, dims, R, interleaved, sign);
+	settle(qkv, f, qkv_size(dims));
+}
+
+static void HALF(latent_fwd)(struct queue *q, void *qkv, const void *query,
+			     const void *kv, const void *pos, const void *table,
+			     const struct kern_attn_dims *dims, int64_t P,
+			     int64_t R)
+{
+	struct room r = ROOM;
+	int64_t N = dims->B * dims->T, all = qkv_size(dims);
+	int64_t queries = N * dims->H * dims->D;
+	float *f = room(&r, all), *fquery = widen(&r, query, queries);
+	float *fkv = widen(&r, kv, all - queries - N * dims->H * P);
+
+	K(latent_fwd)
+	(NULL, f, fquery, fkv, widen(&r, pos, N * P), table, dims, P, R);
+	settle(qkv, f, all);
+}
+
+static void HALF(latent_bwd)(struct queue *q, void *dquery, void *dkv,
+			     void *dpos, const void *dqkv, const void *table,
+			     const struct kern_attn_dims *dims, int64_t P,
+			     int64_t R)
+{
+	struct room r = ROOM;
+	int64_t N = dims->B * dims->T, all = qkv_size(dims);
+	int64_t queries = N * dims->H * dims->D;
+	int64_t kv = all - queries - N * dims->H * P;
+	float *fq = room(&r, queries), *fkv = room(&r, kv);
+	float *fpos = room(&r, N * P);
+
+	K(latent_bwd)
+	(NULL, fq, fkv, fpos, widen(&r, dqkv, all), table, dims, P, R);
+	settle(dquery, fq, queries);
+	settle(dkv, fkv, kv);
+	settle(dpos, fpos, N * P);
+}
+
+static void HALF(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
+			   void *scratch, const struct kern_attn_dims *dims)
+{
+	struct room r = ROOM;
+	float *fo = room(&r, heads_size(dims));
+
+	K(attn_fwd)
+	(NULL, fo, lse, widen(&r, qkv, qkv_size(dims)), scratch, dims);
+	settle(o, fo, heads_size(dims));
+}
+
+static void HALF(attn_bwd)(struct queue *q, void *dqkv, const void *dout,
+			   const void *o, const void *lse, const void *qkv,
+			   void *scratch, const struct kern_attn_dims *dims)
+{
+	struct room r = ROOM;
+	int64_t heads = heads_size(dims), all = qkv_size(dims);
+	float *fdqkv = room(&r, all), *fdout = widen(&r, dout, heads);
+	float *fo = widen(&r, o, heads), *fqkv = widen(&r, qkv, all);
+
+	K(attn_bwd)(NULL, fdqkv, fdout, fo, lse, fqkv, scratch, dims);
+	settle(dqkv, fdqkv, all);
+}
+
+static void HALF(act_fwd)(struct queue *q, void *y, const void *x, int64_t N,
+			  int64_t F, enum kern_act act, bool gated)
+{
+	struct room r = ROOM;
+	float *fy = room(&r, N * F);
+
+	K(act_fwd)(NULL, fy, widen(&r, x, N * F << gated), N, F, act, gated);
+	settle(y, fy, N * F);
+}
+
+static void HALF(act_bwd)(struct queue *q, void *dx, const void *dy,
+			  const void *x, int64_t N, int64_t F,
+			  enum kern_act act, bool gated)
+{
+	struct room r = ROOM;
+	float *fdx = room(&r, N * F << gated), *fdy = widen(&r, dy, N * F);
+
+	K(act_bwd)
+	(NULL, fdx, fdy, widen(&r, x, N * F << gated), N, F, act, gated);
+	settle(dx, fdx, N * F << gated);
+}
+
+static void HALF(route_fwd)(struct queue *q, void *prob, int32_t *map,
+			    double *stat, const void *logits, const void *bias,
+			    const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	int64_t n = dims->ranks * dims->M * dims->E;
+
+	K(route_fwd)
+	(NULL, prob, map, stat, widen(&r, logits, n), widen(&r, bias, dims->E),
+	 dims);
+}
+
+static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
+			    const void *dprob, const void *logits,
+			    const int32_t *map, const double *coef,
+			    const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	int64_t n = dims->M * dims->E;
+	float *fd = room(&r, n);
+
+	K(route_bwd)
+	(NULL, fd, count, dprob, widen(&r, logits, n), map, coef, dims);
+	settle(dlogits, fd, n);
+}
+
+/* Rows that nothing is sent to keep what is there. */
+static void HALF(gather)(struct queue *q, void *y, const void *x,
+			 const int32_t *row, int64_t N, int64_t topk, int64_t C)
+{
+	(void)q;
+	for (int64_t i = 0; i < N * topk; i++)
+		if (row[i] >= 0)
+			memcpy((uint16_t *)y + row[i] * C,
+			       (const uint16_t *)x + i / topk * C,
+			       (size_t)C * sizeof(uint16_t));
+}
+
+static void HALF(combine)(struct queue *q, void *y, const void *x,
+			  const int32_t *row, int64_t N, int64_t topk,
+			  int64_t C)
+{
+	struct room r = ROOM;
+	float *fy = room(&r, N * C);
+
+	memset(fy, 0, (size_t)(N * C) * sizeof(*fy));
+	for (int64_t i = 0; i < N * topk; i++) {
+		const uint16_t *from = (const uint16_t *)x + row[i] * C;
+		float *to = fy + i / topk * C;
+
+		for (int64_t c = 0; c < C && row[i] >= 0; c++)
+			to[c] += WIDEN(from[c]);
+	}
+	settle(y, fy, N * C);
+}
+
+static void HALF(experts_fwd)(struct queue *q, void *y, const void *x,
+			      const void *w, const int32_t *end, int64_t R,
+			      int64_t out, int64_t in, int64_t experts)
+{
+	struct room r = ROOM;
+	int64_t rows = end[experts - 1];
+	float *fy = room(&r, rows * out), *fx = widen(&r, x, rows * in);
+	float *fw = widen(&r, w, experts * out * in);
+
+	K(experts_fwd)(NULL, fy, fx, fw, end, R, out, in, experts);
+	settle(y, fy, rows * out);
+}
+
+static void HALF(experts_bwd_x)(struct queue *q, void *dx, const void *dy,
+				const void *w, const int32_t *end, int64_t R,
+				int64_t out, int64_t in, int64_t experts)
+{
+	struct room r = ROOM;
+	int64_t rows = end[experts - 1];
+	float *fdx = room(&r, rows * in), *fdy = widen(&r, dy, rows * out);
+	float *fw = widen(&r, w, experts * out * in);
+
+	K(experts_bwd_x)(NULL, fdx, fdy, fw, end, R, out, in, experts);
+	settle(dx, fdx, rows * in);
+}
+
+static void HALF(experts_bwd_w)(struct queue *q, void *dw, const void *dy,
+				const void *x, const int32_t *end, int64_t R,
+				int64_t out, int64_t in, int64_t experts)
+{
+	struct room r = ROOM;
+	int64_t rows = end[experts - 1];
+	float *fdy = widen(&r, dy, rows * out), *fx = widen(&r, x, rows * in);
+
+	K(experts_bwd_w)(NULL, dw, fdy, fx, end, R, out, in, experts);
+}
+
+/* The row behind the last one that ROW (N) names. */
+static int64_t rows_named(const int32_t *row, int64_t N)
+{
+	int64_t end = 0;
+
+	for (int64_t n = 0; n < N; n++)
+		if (row[n] >= end)
+			end = row[n] + 1;
+	return end;
+}
+
+/* The rows, C wide, of Y that ROW (N) names. */
+static void settle_rows(void *y, const float *x, const int32_t *row, int64_t N,
+			int64_t C)
+{
+	for (int64_t n = 0; n < N; n++)
+		if (row[n] >= 0)
+			settle((uint16_t *)y + row[n] * C, x + row[n] * C, C);
+}
+
+static void HALF(expert_act_fwd)(struct queue *q, void *y, const void *x,
+				 const void *prob, const int32_t *row,
+				 int64_t N, int64_t F, enum kern_act act,
+				 bool gated)
+{
+	struct room r = ROOM;
+	int64_t rows = rows_named(row, N);
+	float *fy = room(&r, rows * F), *fx = widen(&r, x, rows * F << gated);
+
+	K(expert_act_fwd)(NULL, fy, fx, prob, row, N, F, act, gated);
+	settle_rows(y, fy, row, N, F);
+}
+
+static void HALF(expert_act_bwd)(struct queue *q, void *dx, void *dprob,
+				 const void *dy, const void *x,
+				 const void *prob, const int32_t *row,
+				 int64_t N, int64_t F, enum kern_act act,
+				 bool gated)
+{
+	struct room r = ROOM;
+	int64_t rows = rows_named(row, N), width = F << gated;
+	float *fdx = room(&r, rows * width), *fdy = widen(&r, dy, rows * F);
+	float *fx = widen(&r, x, rows * width);
+
+	K(expert_act_bwd)
+	(NULL, fdx, dprob, fdy, fx, prob, row, N, F, act, gated);
+	settle_rows(dx, fdx, row, N, width);
+}
+
+static void HALF(ce_max)(struct queue *q, void *m, const void *logits,
+			 int64_t N, int64_t V, int64_t valid)
+{
+	struct room r = ROOM;
+
+	K(ce_max)(NULL, m, widen(&r, logits, N * V), N, V, valid);
+}
+
+static void HALF(ce_sums)(struct queue *q, void *sums, const void *logits,
+			  const void *m, const int32_t *labels, int64_t N,
+			  int64_t V, int64_t valid, int64_t first)
+{
+	struct room r = ROOM;
+
+	K(ce_sums)
+	(NULL, sums, widen(&r, logits, N * V), m, labels, N, V, valid, first);
+}
+
+static void HALF(ce_grad)(struct queue *q, double *loss, double *right,
+			  void *logits, const void *m, const void *sums,
+			  const int32_t *labels, const double *coef, int64_t N,
+			  int64_t V, int64_t valid, int64_t first)
+{
+	struct room r = ROOM;
+	float *f = widen(&r, logits, N * V);
+
+	K(ce_grad)
+	(NULL, loss, right, f, m, sums, labels, coef, N, V, valid, first);
+	settle(logits, f, N * V);
+}
+
+static void HALF(adamw)(struct queue *q, void *p, void *master, void *m,
+			void *v, const void *g, int64_t n,
+			const struct kern_adam *h, bool decay)
+{
+	(void)q;
+	if (h->skip > 0)
+		return;
+	K(adamw)(NULL, master, NULL, m, v, g, n, h, decay);
+	settle(p, master, n);
+}
+
+static void HALF(balance)(struct queue *q, void *bias, void *master,
+			  const void *count, int64_t n,
+			  const struct kern_moe_dims *dims)
+{
+	(void)q;
+	K(balance)(NULL, master, NULL, count, n, dims);
+	settle(bias, master, n);
+}
+
+const struct kern HALF(cpu) = {
+#if HALF_IS_BF16
+	.name = "cpu_bf16",
+#else
+	.name = "cpu_fp16",
+#endif
+	.size = sizeof(uint16_t),
+	.sum = sizeof(float),
+	.embed_fwd = HALF(embed_fwd),
+	.embed_bwd = HALF(embed_bwd),
+	.pos_fwd = HALF(pos_fwd),
+	.pos_bwd = HALF(pos_bwd),
+	.drop = HALF(drop),
+	.resid = HALF(resid),
+	.norm_fwd = HALF(norm_fwd),
+	.norm_bwd = HALF(norm_bwd),
+	.linear_fwd = HALF(linear_fwd),
+	.linear_bwd_x = HALF(linear_bwd_x),
+	.linear_bwd_w = HALF(linear_bwd_w),
+	.bias_bwd = HALF(bias_bwd),
+	.rope = HALF(rope),
+	.latent_fwd = HALF(latent_fwd),
+	.latent_bwd = HALF(latent_bwd),
+	.attn_fwd = HALF(attn_fwd),
+	.attn_bwd = HALF(attn_bwd),
+	.attn_scratch = K(attn_scratch),
+	.act_fwd = HALF(act_fwd),
+	.act_bwd = HALF(act_bwd),
+	.route_fwd = HALF(route_fwd),
+	.route_bwd = HALF(route_bwd),
+	.balance = HALF(balance),
+	.gather = HALF(gather),
+	.combine = HALF(combine),
+	.experts_fwd = HALF(experts_fwd),
+	.experts_bwd_x = HALF(experts_bwd_x),
+	.experts_bwd_w = HALF(experts_bwd_w),
+	.expert_act_fwd = HALF(expert_act_fwd),
+	.expert_act_bwd = HALF(expert_act_bwd),
+	.ce_max = HALF(ce_max),
+	.ce_sums = HALF(ce_sums),
+	.ce_grad = HALF(ce_grad),
+	.sumsq = K(sumsq),
+	.metrics = K(metrics),
+	.clip = K(clip),
+	.adamw = HALF(adamw),
+	.zero = K(zero),
+	.copy = K(copy),
+	.join = K(join),
+	.cut = K(cut),
+};
