@@ -19,7 +19,7 @@
 struct head {
 	const REAL *q, *k, *v, *o, *dout, *lse;
 	REAL *dq, *dk, *dv, *out, *lse_out;
-	int64_t D, ld, ldo, elem, elem_ld, window;
+	int64_t D, Dv, ld, ldo, elem, elem_ld, window;
 	REAL scale;
 	const struct kern_drop *drop;
 };
@@ -112,11 +112,11 @@ static double softmax_row(REAL *s, int64_t n, REAL *inverse)
 static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 		      int64_t M)
 {
-	int64_t lo = first_key(h, i0), width = i0 + M - lo, D = h->D;
+	int64_t lo = first_key(h, i0), width = i0 + M - lo, Dv = h->Dv;
 	REAL inverse[QUERIES];
 
 	mul_nt(s, lds, h->q + i0 * h->ld, h->ld, h->k + lo * h->ld, h->ld, M,
-	       width, D, h->scale);
+	       width, h->D, h->scale);
 	for (int64_t i = 0; i < M; i++) {
 		struct seen x = seen_by(h, i0 + i, lo);
 		REAL *si = s + i * lds;
@@ -130,12 +130,12 @@ static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 				 h->drop);
 	}
 	mul_nn(h->out + i0 * h->ldo, h->ldo, s, lds, h->v + lo * h->ld, h->ld,
-	       M, D, width, 1);
+	       M, Dv, width, 1);
 	for (int64_t i = 0; i < M; i++) {
 		REAL *oi = h->out + (i0 + i) * h->ldo;
 
 #pragma omp simd
-		for (int64_t c = 0; c < D; c++)
+		for (int64_t c = 0; c < Dv; c++)
 			oi[c] *= inverse[i];
 	}
 }
@@ -150,7 +150,7 @@ static void bwd_row(const struct head *h, REAL *p, REAL *ds, int64_t i,
 	const REAL *dout = h->dout + i * h->ldo, *o = h->o + i * h->ldo;
 	REAL sum, lse = h->lse[i], f[DROP_BLOCK];
 
-	sum = (REAL)LANES_SUM(c, h->D, (double)dout[c] * (double)o[c]);
+	sum = (REAL)LANES_SUM(c, h->Dv, (double)dout[c] * (double)o[c]);
 	for (int64_t j = 0; j < n; j += DROP_BLOCK) {
 		int64_t m = n - j < DROP_BLOCK ? n - j : DROP_BLOCK;
 		REAL *pj = p + j, *dj = ds + j;
@@ -184,7 +184,7 @@ static void bwd_block(const struct head *h, REAL *p, REAL *ds, int64_t lds,
 	const REAL *q = h->q + i0 * ld, *dout = h->dout + i0 * h->ldo;
 
 	mul_nt(p, lds, q, ld, h->k + first, ld, M, width, D, h->scale);
-	mul_nt(ds, lds, dout, h->ldo, h->v + first, ld, M, width, D, 1);
+	mul_nt(ds, lds, dout, h->ldo, h->v + first, ld, M, width, h->Dv, 1);
 	for (int64_t i = 0; i < M; i++) {
 		struct seen x = seen_by(h, i0 + i, lo);
 		REAL *pi = p + i * lds, *di = ds + i * lds;
@@ -193,7 +193,8 @@ static void bwd_block(const struct head *h, REAL *p, REAL *ds, int64_t lds,
 		clear_unseen(pi, x, width);
 		clear_unseen(di, x, width);
 	}
-	mul_tn(h->dv + first, ld, p, lds, dout, h->ldo, width, D, M, 1, !fresh);
+	mul_tn(h->dv + first, ld, p, lds, dout, h->ldo, width, h->Dv, M, 1,
+	       !fresh);
 	mul_tn(h->dk + first, ld, ds, lds, q, ld, width, D, M, h->scale,
 	       !fresh);
 	mul_nn(h->dq + i0 * ld, ld, ds, lds, h->k + first, ld, M, D, width,
@@ -204,8 +205,8 @@ static void bwd_block(const struct head *h, REAL *p, REAL *ds, int64_t lds,
 static struct head head_of(const struct kern_attn_dims *d, const REAL *qkv,
 			   int64_t b, int64_t g, int64_t j)
 {
-	int64_t per = d->H / d->G, ld = (d->H + 2 * d->G) * d->D;
-	const REAL *group = qkv + b * d->T * ld + g * (per + 2) * d->D;
+	int64_t per = d->H / d->G, ld = kern_attn_row(d);
+	const REAL *group = qkv + b * d->T * ld + g * (ld / d->G);
 	int64_t row0 = d->drop.row0 + b * d->T, h = g * per + j;
 
 	return (struct head){
@@ -213,8 +214,9 @@ static struct head head_of(const struct kern_attn_dims *d, const REAL *qkv,
 		.k = group + per * d->D,
 		.v = group + (per + 1) * d->D,
 		.D = d->D,
+		.Dv = d->Dv,
 		.ld = ld,
-		.ldo = d->H * d->D,
+		.ldo = d->H * d->Dv,
 		.elem = (row0 * d->heads + d->head0 + h) * d->T,
 		.elem_ld = d->heads * d->T,
 		.window = d->window,
@@ -233,7 +235,7 @@ static void fwd_group(const struct kern_attn_dims *dims, REAL *o, REAL *lse,
 		struct head h = head_of(dims, qkv, b, g, j);
 		int64_t n = g * per + j;
 
-		h.out = o + b * T * h.ldo + n * dims->D;
+		h.out = o + b * T * h.ldo + n * dims->Dv;
 		h.lse_out = lse + (b * dims->H + n) * T;
 		for (int64_t i = 0; i < T; i += QUERIES)
 			fwd_block(&h, s, lds, i,
@@ -258,7 +260,7 @@ static void clear_keys(const struct head *h, int64_t T)
 {
 	for (int64_t i = 0; i < T; i++) {
 		memset(h->dk + i * h->ld, 0, h->D * sizeof(*h->dk));
-		memset(h->dv + i * h->ld, 0, h->D * sizeof(*h->dv));
+		memset(h->dv + i * h->ld, 0, h->Dv * sizeof(*h->dv));
 	}
 }
 
@@ -281,8 +283,8 @@ static void bwd_group(const struct kern_attn_dims *dims, REAL *dqkv,
 		h.dq = dqkv + (h.q - qkv);
 		h.dk = dqkv + (h.k - qkv);
 		h.dv = dqkv + (h.v - qkv);
-		h.dout = dout + b * T * h.ldo + n * dims->D;
-		h.o = o + b * T * h.ldo + n * dims->D;
+		h.dout = dout + b * T * h.ldo + n * dims->Dv;
+		h.o = o + b * T * h.ldo + n * dims->Dv;
 		h.lse = lse + (b * dims->H + n) * T;
 		if (j == 0 && dims->window)
 			clear_keys(&h, T);

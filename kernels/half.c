@@ -204,12 +204,12 @@ static void HALF(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
 
 static int64_t qkv_size(const struct kern_attn_dims *d)
 {
-	return d->B * d->T * (d->H + 2 * d->G) * d->D;
+	return d->B * d->T * kern_attn_row(d);
 }
 
 static int64_t heads_size(const struct kern_attn_dims *d)
 {
-	return d->B * d->T * d->H * d->D;
+	return d->B * d->T * d->H * d->Dv;
 }
 
 static void HALF(rope)(struct queue *q, void *qkv, const void *table,
@@ -221,6 +221,41 @@ static void HALF(rope)(struct queue *q, void *qkv, const void *table,
 
 	K(rope)(NULL, f, table, dims, R, interleaved, sign);
 	settle(qkv, f, qkv_size(dims));
+}
+
+static void HALF(latent_fwd)(struct queue *q, void *qkv, const void *query,
+			     const void *kv, const void *pos, const void *table,
+			     const struct kern_attn_dims *dims, int64_t P,
+			     int64_t R)
+{
+	struct room r = ROOM;
+	int64_t N = dims->B * dims->T, all = qkv_size(dims);
+	int64_t queries = N * dims->H * dims->D;
+	float *f = room(&r, all), *fquery = widen(&r, query, queries);
+	float *fkv = widen(&r, kv, all - queries - N * dims->H * P);
+
+	K(latent_fwd)
+	(NULL, f, fquery, fkv, widen(&r, pos, N * P), table, dims, P, R);
+	settle(qkv, f, all);
+}
+
+static void HALF(latent_bwd)(struct queue *q, void *dquery, void *dkv,
+			     void *dpos, const void *dqkv, const void *table,
+			     const struct kern_attn_dims *dims, int64_t P,
+			     int64_t R)
+{
+	struct room r = ROOM;
+	int64_t N = dims->B * dims->T, all = qkv_size(dims);
+	int64_t queries = N * dims->H * dims->D;
+	int64_t kv = all - queries - N * dims->H * P;
+	float *fq = room(&r, queries), *fkv = room(&r, kv);
+	float *fpos = room(&r, N * P);
+
+	K(latent_bwd)
+	(NULL, fq, fkv, fpos, widen(&r, dqkv, all), table, dims, P, R);
+	settle(dquery, fq, queries);
+	settle(dkv, fkv, kv);
+	settle(dpos, fpos, N * P);
 }
 
 static void HALF(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
@@ -270,25 +305,28 @@ static void HALF(act_bwd)(struct queue *q, void *dx, const void *dy,
 }
 
 static void HALF(route_fwd)(struct queue *q, void *prob, int32_t *map,
-			    double *stat, const void *logits,
+			    double *stat, const void *logits, const void *bias,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
 	int64_t n = dims->ranks * dims->M * dims->E;
 
-	K(route_fwd)(NULL, prob, map, stat, widen(&r, logits, n), dims);
+	K(route_fwd)
+	(NULL, prob, map, stat, widen(&r, logits, n), widen(&r, bias, dims->E),
+	 dims);
 }
 
-static void HALF(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-			    const void *logits, const int32_t *map,
-			    const double *coef,
+static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
+			    const void *dprob, const void *logits,
+			    const int32_t *map, const double *coef,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
 	int64_t n = dims->M * dims->E;
 	float *fd = room(&r, n);
 
-	K(route_bwd)(NULL, fd, dprob, widen(&r, logits, n), map, coef, dims);
+	K(route_bwd)
+	(NULL, fd, count, dprob, widen(&r, logits, n), map, coef, dims);
 	settle(dlogits, fd, n);
 }
 
@@ -450,6 +488,15 @@ static void HALF(adamw)(struct queue *q, void *p, void *master, void *m,
 	settle(p, master, n);
 }
 
+static void HALF(balance)(struct queue *q, void *bias, void *master,
+			  const void *count, int64_t n,
+			  const struct kern_moe_dims *dims)
+{
+	(void)q;
+	K(balance)(NULL, master, NULL, count, n, dims);
+	settle(bias, master, n);
+}
+
 const struct kern HALF(cpu) = {
 #if HALF_IS_BF16
 	.name = "cpu_bf16",
@@ -471,6 +518,8 @@ const struct kern HALF(cpu) = {
 	.linear_bwd_w = HALF(linear_bwd_w),
 	.bias_bwd = HALF(bias_bwd),
 	.rope = HALF(rope),
+	.latent_fwd = HALF(latent_fwd),
+	.latent_bwd = HALF(latent_bwd),
 	.attn_fwd = HALF(attn_fwd),
 	.attn_bwd = HALF(attn_bwd),
 	.attn_scratch = K(attn_scratch),
@@ -478,6 +527,7 @@ const struct kern HALF(cpu) = {
 	.act_bwd = HALF(act_bwd),
 	.route_fwd = HALF(route_fwd),
 	.route_bwd = HALF(route_bwd),
+	.balance = HALF(balance),
 	.gather = HALF(gather),
 	.combine = HALF(combine),
 	.experts_fwd = HALF(experts_fwd),

@@ -88,18 +88,26 @@ struct kern_norm_dims {
  */
 enum kern_attn { KERN_ATTN_OWN, KERN_ATTN_CUDNN };
 
-/* qkv is (N, (H + 2G) D): for each group its H/G query heads, then k, v. */
+/*
+ * A row of qkv has for each group its H/G query heads and k, D wide each, and
+ * v, Dv wide: (N, (H + G) D + G Dv).
+ */
 struct kern_attn_dims {
-	int64_t B, T, H, G, D;
+	int64_t B, T, H, G, D, Dv;
 	double scale;
 	struct kern_drop
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
 	enum kern_attn backend;
 	/* keys that a query sees, its own included; 0: all before it.  So far
-	 * only the CPU's tables look at it. */
+	 * only the CPU's tables look at it, and at a Dv that is not D. */
 	int64_t window;
 };
+
+static inline int64_t kern_attn_row(const struct kern_attn_dims *d)
+{
+	return (d->H + d->G) * d->D + d->G * d->Dv;
+}
 
 /* Of the router's logits; the derivative of the last is sigmoid(x) / 2s. */
 enum kern_score {
@@ -113,15 +121,17 @@ enum { KERN_EXPERTS = 4096 };
 
 /*
  * A router: model-numerics 2.9.  A token goes to the K experts with the
- * largest logits, equal ones by their number; if GROUP_TOPK, only to experts
- * of that many of GROUPS groups, those with the largest sums of their
- * K / GROUP_TOPK best scores (of logits, with a softmax afterwards).  The
+ * largest logits, equal ones by their number; with a bias, with the largest
+ * sums of it and their score.  If GROUP_TOPK, it goes only to experts of that
+ * many of GROUPS groups, those with the largest sums of their K / GROUP_TOPK
+ * best scores (with their bias; of logits, with a softmax afterwards).  The
  * chosen experts' probabilities are SCALE times: a softmax over their logits;
  * or, PRE, their part of a softmax over all; or their scores, divided by the
  * sum of the chosen ones' (+ 1e-20) if K > 1.
  *
  * Losses of a micro-batch, where P are all scores divided by their sum, and
- * c(e) how many tokens would go to expert e if there were no groups:
+ * c(e) how many tokens would go to expert e if there were no groups and no
+ * bias:
  *   AUX      E / (K M^2) sum over n, e of c(e) P(n, e)
  *   SEQ_AUX  the same in each sample, of T tokens, and their mean
  *   Z        the mean of the squares of log sum exp logits
@@ -143,6 +153,9 @@ struct kern_moe_dims {
 	 * ones, or the first; 0: all. */
 	int64_t capacity;
 	bool by_position;
+	/* Of a bias: its step, and how many of a step's tokens go to an
+	 * expert in the mean. */
+	double bias_rate, fair;
 };
 
 /*
@@ -300,7 +313,7 @@ struct kern {
 			 int64_t C);
 
 	/*
-	 * Rotate q and k of qkv in place, by the angles of their position
+	 * Rotate q and k of qkv (Dv = D) in place, by the angles of their position
 	 * n % T (SIGN 1) or back (SIGN -1, the backward).  table (T, R, 2)
 	 * holds {cos, sin} of R = rotary width / 2 frequencies.  interleaved:
 	 * pairs (2j, 2j+1), else (j, j + R).
@@ -309,13 +322,29 @@ struct kern {
 		     const struct kern_attn_dims *dims, int64_t R,
 		     bool interleaved, int sign);
 	/*
+	 * Latent attention's qkv, of H = G heads, from query (N, H D), kv
+	 * (N, H (D - P + Dv)) and pos (N, P): a head's key is its part of kv,
+	 * then pos, which all share; its value is the rest of its part.  The
+	 * last P of each query and pos are rotated as rope does, interleaved.
+	 * table NULL: R is 0, nothing turns.
+	 */
+	void (*latent_fwd)(struct queue *q, void *qkv, const void *query,
+			   const void *kv, const void *pos, const void *table,
+			   const struct kern_attn_dims *dims, int64_t P,
+			   int64_t R);
+	/* dquery, dkv, dpos = , the last the sum over heads. */
+	void (*latent_bwd)(struct queue *q, void *dquery, void *dkv, void *dpos,
+			   const void *dqkv, const void *table,
+			   const struct kern_attn_dims *dims, int64_t P,
+			   int64_t R);
+	/*
 	 * Causal attention, within a window if there is one:
-	 * o (N, H D) = softmax(scale q k^T) v, lse (B, H, T)
+	 * o (N, H Dv) = softmax(scale q k^T) v, lse (B, H, T)
 	 * the log of the denominators.  scratch: attn_scratch(dims) bytes.
 	 */
 	void (*attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 			 void *scratch, const struct kern_attn_dims *dims);
-	/* dqkv (N, (H + 2G) D) = . */
+	/* dqkv, of the shape of qkv, = . */
 	void (*attn_bwd)(struct queue *q, void *dqkv, const void *dout,
 			 const void *o, const void *lse, const void *qkv,
 			 void *scratch, const struct kern_attn_dims *dims);
@@ -332,19 +361,30 @@ struct kern {
 
 	/*
 	 * Where tokens go: prob (N, K), in the sum type, and map, from
-	 * logits (N, E).  stat (MOE_METRICS, or NULL) += what enum kern_moe
-	 * says of this rank's micro-batch.
+	 * logits (N, E) and bias (E, or NULL).  stat (MOE_METRICS, or NULL) +=
+	 * what enum kern_moe says of this rank's micro-batch.
 	 */
 	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
-			  double *stat, const void *logits,
+			  double *stat, const void *logits, const void *bias,
 			  const struct kern_moe_dims *dims);
 	/*
 	 * Of this rank's micro-batch, for its logits (M, E): dlogits = what
 	 * dprob (M, K) gives, and *coef times the gradients of the losses.
+	 * count (E, in the sum type, or NULL) += the tokens that chose each
+	 * expert, whether it had room or not.
 	 */
-	void (*route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-			  const void *logits, const int32_t *map,
-			  const double *coef, const struct kern_moe_dims *dims);
+	void (*route_bwd)(struct queue *q, void *dlogits, void *count,
+			  const void *dprob, const void *logits,
+			  const int32_t *map, const double *coef,
+			  const struct kern_moe_dims *dims);
+	/*
+	 * bias (n of its E) += the rate where count (n), of all tokens of a
+	 * step, is below the fair one, -= where it is above.  master as
+	 * adamw's.
+	 */
+	void (*balance)(struct queue *q, void *bias, void *master,
+			const void *count, int64_t n,
+			const struct kern_moe_dims *dims);
 	/* y (R, C): row row[n, k], if there is one, = row n of x (N, C). */
 	void (*gather)(struct queue *q, void *y, const void *x,
 		       const int32_t *row, int64_t N, int64_t K, int64_t C);

@@ -68,6 +68,12 @@ void K(bias_bwd)(struct queue *q, void *db, const void *dy, int64_t N,
 void K(rope)(struct queue *q, void *qkv, const void *table,
 	     const struct kern_attn_dims *dims, int64_t R, bool interleaved,
 	     int sign);
+void K(latent_fwd)(struct queue *q, void *qkv, const void *query,
+		   const void *kv, const void *pos, const void *table,
+		   const struct kern_attn_dims *dims, int64_t P, int64_t R);
+void K(latent_bwd)(struct queue *q, void *dquery, void *dkv, void *dpos,
+		   const void *dqkv, const void *table,
+		   const struct kern_attn_dims *dims, int64_t P, int64_t R);
 void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
 		 void *scratch, const struct kern_attn_dims *dims);
 void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
@@ -79,10 +85,13 @@ void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 		int64_t N, int64_t F, enum kern_act act, bool gated);
 void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const struct kern_moe_dims *dims);
-void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-		  const void *logits, const int32_t *map, const double *coef,
+		  const void *logits, const void *bias,
 		  const struct kern_moe_dims *dims);
+void K(route_bwd)(struct queue *q, void *dlogits, void *count,
+		  const void *dprob, const void *logits, const int32_t *map,
+		  const double *coef, const struct kern_moe_dims *dims);
+void K(balance)(struct queue *q, void *bias, void *master, const void *count,
+		int64_t n, const struct kern_moe_dims *dims);
 void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,
 	       int64_t N, int64_t topk, int64_t C);
 void K(combine)(struct queue *q, void *y, const void *x, const int32_t *row,

@@ -8,10 +8,11 @@
 /* Rows are taken in so many runs, each summed by itself: bits that last. */
 enum { RUNS = 64 };
 
-/* One token: its logits, their scores, and those that it is chosen by. */
+/* One token: its logits, their scores, and what experts are chosen by. */
 struct token {
 	double x[KERN_EXPERTS];
 	double score[KERN_EXPERTS];
+	double key[KERN_EXPERTS];
 	bool barred[KERN_EXPERTS];
 	double lse, sum; /* of all logits, of all scores */
 };
@@ -70,7 +71,7 @@ static void token_load(struct token *t, const REAL *logits,
 
 /*
  * The next expert of FIRST .. END after LAST (-1: none yet), from the largest
- * logit down, equal ones by number; -1 if there is none.
+ * key down, equal ones by number; -1 if there is none.
  */
 static int64_t next_best(const struct token *t, int64_t first, int64_t end,
 			 int64_t last)
@@ -78,21 +79,21 @@ static int64_t next_best(const struct token *t, int64_t first, int64_t end,
 	int64_t best = -1;
 
 	for (int64_t e = first; e < end; e++) {
-		bool later = last < 0 || t->x[e] < t->x[last] ||
-			     (e > last && t->x[e] == t->x[last]);
+		bool later = last < 0 || t->key[e] < t->key[last] ||
+			     (e > last && t->key[e] == t->key[last]);
 
 		if (later && !t->barred[e] &&
-		    (best < 0 || t->x[e] > t->x[best]))
+		    (best < 0 || t->key[e] > t->key[best]))
 			best = e;
 	}
 	return best;
 }
 
-/* What a group is worth: its best experts' logits or scores. */
-static double group_worth(const struct token *t, int64_t group,
+/* What a group is worth: its best experts' keys or scores. */
+static double group_worth(const struct token *t, int64_t group, bool biased,
 			  const struct kern_moe_dims *d)
 {
-	bool logits = d->score == KERN_SOFTMAX && !d->pre;
+	bool keys = biased || (d->score == KERN_SOFTMAX && !d->pre);
 	int64_t size = d->E / d->groups, first = group * size, last = -1;
 	double worth = 0;
 
@@ -100,20 +101,21 @@ static double group_worth(const struct token *t, int64_t group,
 		last = next_best(t, first, first + size, last);
 		if (last < 0)
 			break;
-		worth += logits ? t->x[last] : t->score[last];
+		worth += keys ? t->key[last] : t->score[last];
 	}
 	return worth;
 }
 
 /* Bar all experts but those of the best groups. */
-static void limit_groups(struct token *t, const struct kern_moe_dims *d)
+static void limit_groups(struct token *t, bool biased,
+			 const struct kern_moe_dims *d)
 {
 	int64_t size = d->E / d->groups;
 	double worth[KERN_EXPERTS] = {0};
 	bool in[KERN_EXPERTS] = {false};
 
 	for (int64_t g = 0; g < d->groups; g++)
-		worth[g] = group_worth(t, g, d);
+		worth[g] = group_worth(t, g, biased, d);
 	for (int64_t k = 0; k < d->group_topk; k++) {
 		int64_t best = 0;
 
@@ -159,7 +161,8 @@ static void chosen_probs(const struct token *t, double *p,
 
 /* Rows LO .. HI: experts and probabilities; each sample's load is counted. */
 static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
-		       int64_t lo, int64_t hi, const struct kern_moe_dims *d)
+		       const REAL *bias, int64_t lo, int64_t hi,
+		       const struct kern_moe_dims *d)
 {
 	double p[KERN_EXPERTS];
 	int32_t free[KERN_EXPERTS];
@@ -170,11 +173,14 @@ static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
 		int32_t *load = m->load + n / d->T * d->E;
 
 		token_load(&t, logits + n * d->E, d);
-		choose(&t, free, d); /* as if there were no groups */
+		memcpy(t.key, t.x, (size_t)d->E * sizeof(*t.key));
+		choose(&t, free, d); /* with no groups, no bias */
 		for (int64_t k = 0; k < d->K; k++)
 			load[free[k]]++;
+		for (int64_t e = 0; e < d->E && bias; e++)
+			t.key[e] = t.score[e] + (double)bias[e];
 		if (d->group_topk)
-			limit_groups(&t, d);
+			limit_groups(&t, bias, d);
 		choose(&t, expert, d);
 		chosen_probs(&t, p, expert, d);
 		for (int64_t k = 0; k < d->K; k++)
@@ -374,7 +380,8 @@ static void add_stat(double *stat, const struct kern_map *m, const REAL *logits,
 }
 
 void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const struct kern_moe_dims *d)
+		  const void *logits, const void *bias,
+		  const struct kern_moe_dims *d)
 {
 	struct kern_map m = kern_map(map, d);
 	int64_t samples = d->ranks * d->M / d->T;
@@ -384,7 +391,7 @@ void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
 	/* a sample's load has one writer */
 #pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t b = 0; b < samples; b++)
-		route_rows(prob, &m, logits, b * d->T, (b + 1) * d->T, d);
+		route_rows(prob, &m, logits, bias, b * d->T, (b + 1) * d->T, d);
 	sort_choices(prob, &m, d);
 	if (stat)
 		add_stat(stat, &m, logits, d);
@@ -435,15 +442,17 @@ static void losses_backward(double *dx, const struct token *t, const double *g,
 	}
 }
 
-void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
-		  const void *logits, const int32_t *map, const double *coef,
-		  const struct kern_moe_dims *d)
+void K(route_bwd)(struct queue *q, void *dlogits, void *count,
+		  const void *dprob, const void *logits, const int32_t *map,
+		  const double *coef, const struct kern_moe_dims *d)
 {
 	/* only read */
 	struct kern_map m = kern_map((int32_t *)map, d);
 	const int32_t *expert = m.expert + d->me * d->M * d->K;
 
 	(void)q;
+	for (int64_t i = 0; i < d->M * d->K && count; i++)
+		((REAL *)count)[expert[i]]++;
 #pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t i = 0; i < RUNS; i++) {
 		int64_t lo = d->M * i / RUNS, hi = d->M * (i + 1) / RUNS;
@@ -463,6 +472,20 @@ void K(route_bwd)(struct queue *q, void *dlogits, const void *dprob,
 			for (int64_t e = 0; e < d->E; e++)
 				out[e] = (REAL)dx[e];
 		}
+	}
+}
+
+void K(balance)(struct queue *q, void *bias, void *master, const void *count,
+		int64_t n, const struct kern_moe_dims *d)
+{
+	const REAL *c = count;
+
+	(void)q;
+	(void)master;
+	for (int64_t i = 0; i < n; i++) {
+		int sign = ((double)c[i] < d->fair) - ((double)c[i] > d->fair);
+
+		((REAL *)bias)[i] += (REAL)(sign * d->bias_rate);
 	}
 }
 

@@ -1,30 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary position embeddings, on packed queries, keys and values. */
-#include "kernels/kern_cpu.h"
-
-static void rotate_halves(REAL *x, const REAL *cs, int64_t R, REAL sign)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < R; j++) {
-		REAL c = cs[2 * j], s = sign * cs[2 * j + 1];
-		REAL a = x[j], b = x[j + R];
-
-		x[j] = a * c - b * s;
-		x[j + R] = b * c + a * s;
-	}
-}
-
-static void rotate_pairs(REAL *x, const REAL *cs, int64_t R, REAL sign)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < R; j++) {
-		REAL c = cs[2 * j], s = sign * cs[2 * j + 1];
-		REAL a = x[2 * j], b = x[2 * j + 1];
-
-		x[2 * j] = a * c - b * s;
-		x[2 * j + 1] = b * c + a * s;
-	}
-}
+#include "kernels/rotate.h"
 
 void K(rope)(struct queue *q, void *qkv, const void *table,
 	     const struct kern_attn_dims *dims, int64_t R, bool interleaved,

@@ -19,7 +19,7 @@ static struct kern_attn_dims dims_new(int64_t B, int64_t T, int64_t H,
 	d.T = T;
 	d.H = H;
 	d.G = G;
-	d.D = D;
+	d.D = d.Dv = D;
 	d.scale = 1.2 / sqrt((double)D);
 	d.heads = H + 3;
 	d.head0 = 2;

@@ -167,7 +167,7 @@ static void test_rope(const struct kern &k, enum type t, int64_t D, int64_t R,
 	d.T = 41;
 	d.H = 6;
 	d.G = 2;
-	d.D = D;
+	d.D = d.Dv = D;
 	struct arr *qkv = inout(t, d.B * d.T * (d.H + 2 * d.G) * D);
 	struct arr *table = in(F32, d.T * R * 2);
 

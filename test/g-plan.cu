@@ -70,7 +70,7 @@ static void test_dims(const struct cudnn *lib, desc_t device, const int64_t *s)
 	d.H = s[1];
 	d.G = s[2];
 	d.T = s[3];
-	d.D = s[4];
+	d.D = d.Dv = s[4];
 	v = kern_cudnn_view(&d);
 	test_plan(lib, device, &d, false, v.batch, d.T > 1 ? 2 : 1, -1);
 	test_plan(lib, device, &d, true, v.chunk, bwd,

@@ -54,9 +54,20 @@ static inline bool plan_config(struct config *c, const char *file,
 		"shape.moe_layer_freq=2"
 
 /* Experts on two ranks, with room for less than what comes. */
-#define EXPERTS_APART                                         \
-	EXPERTS_SHARED " place.expert_model_parallel_size=2 " \
+#define EXPERTS_APART                                                 \
+	EXPERTS_SHARED " place.expert_model_parallel_size=2 "         \
+		       "shape.moe_router_score_function=\"sigmoid\" " \
+		       "shape.moe_router_enable_expert_bias=true "    \
 		       "shape.moe_expert_capacity_factor=0.75"
+
+/* Latent attention; and with whole queries, without norms of the latents. */
+#define LATENT_WHOLE                                                          \
+	"shape.multi_latent_attention=true shape.position_embedding_type="    \
+	"\"rope\" shape.q_lora_rank=0 shape.kv_lora_rank=8 "                  \
+	"shape.qk_head_dim=3 shape.qk_pos_emb_head_dim=4 shape.v_head_dim=5 " \
+	"shape.rotary_scaling_factor=4.0"
+#define LATENT LATENT_WHOLE " shape.q_lora_rank=12 shape.qk_layernorm=true"
+
 /* Width of the feed-forward halves that a token goes through, all layers. */
 static inline double ffn_width(const struct shape *s)
 {

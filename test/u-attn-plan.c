@@ -21,6 +21,7 @@ static struct kern_attn_dims dims(int64_t B, int64_t H, int64_t G, int64_t T,
 		.H = H,
 		.G = G,
 		.D = D,
+		.Dv = D,
 		.backend = KERN_ATTN_CUDNN,
 	};
 }

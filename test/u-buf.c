@@ -83,9 +83,11 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 	int64_t dw = op->norm ? op->norm->C * sum : 0;
 	int64_t all = op->norm ? op->norm->N * C : 0;
 	int64_t row = d ? d->B * d->T * elem : 0;
-	int64_t o = d ? row * d->H * d->D : 0,
+	int64_t o = d ? row * d->H * d->Dv : 0,
 		lse = d ? d->B * d->T * d->H * sum : 0;
-	int64_t qkv = d ? row * (d->H + 2 * d->G) * d->D : 0;
+	int64_t qkv = d ? row * kern_attn_row(d) : 0, pos = row * op->n[0];
+	int64_t query = d ? row * d->H * d->D : 0;
+	int64_t kv = query + o - (d ? d->H * pos : 0);
 	int64_t scratch = d ? scratch_of(d, z) : 0;
 
 	switch (op->code) {
@@ -99,6 +101,14 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 		     {IN | MAYBE, all}, {IN, all}, {IN, stat}, {IN, C});
 		break;
 	case OP_ROPE: USES({BOTH, qkv}, {IN, d->T * op->n[0] * 2 * sum}); break;
+	case OP_LATENT_FWD:
+		USES({OUT, qkv}, {IN, query}, {IN, kv}, {IN, pos},
+		     {IN | MAYBE, d->T * op->n[1] * 2 * sum});
+		break;
+	case OP_LATENT_BWD:
+		USES({OUT, query}, {OUT, kv}, {OUT, pos}, {IN, qkv},
+		     {IN | MAYBE, d->T * op->n[1] * 2 * sum});
+		break;
 	case OP_ATTN_FWD:
 		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {SCRATCH, scratch});
 		break;
@@ -126,11 +136,17 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 	switch (op->code) {
 	case OP_ROUTE_FWD:
 		USES({OUT, all * K * z->sum}, {OUT, map},
-		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits});
+		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits},
+		     {IN | MAYBE, logits});
 		break;
 	case OP_ROUTE_BWD:
-		USES({OUT, mine * logits}, {IN, mine * K * z->sum},
-		     {IN, mine * logits}, {IN, map}, {IN, 8});
+		USES({OUT, mine * logits}, {BOTH | MAYBE, d->E * z->sum},
+		     {IN, mine * K * z->sum}, {IN, mine * logits}, {IN, map},
+		     {IN, 8});
+		break;
+	case OP_BALANCE:
+		USES({BOTH, n[0] * z->elem}, {BOTH | MAYBE, n[0] * z->sum},
+		     {IN, n[0] * z->sum});
 		break;
 	case OP_GATHER: USES({OUT, in}, {IN, x}, {IN, row}); break;
 	case OP_COMBINE: USES({OUT, x}, {IN, in}, {IN, row}); break;
@@ -381,7 +397,8 @@ static void check_bytes(const struct shadow *s, const struct op *op,
 	if (op->code == OP_CUT) /* what lies between is not read */
 		bytes = 2 * u[0].bytes;
 	/* With a master copy p is only written. */
-	if (op->code == OP_ADAMW && op->ref[1].family >= 0)
+	if ((op->code == OP_ADAMW || op->code == OP_BALANCE) &&
+	    op->ref[1].family >= 0)
 		bytes -= u[0].bytes;
 	assert_int_equal(prog_op_bytes(&s->plan->prog, op), bytes);
 }
@@ -507,6 +524,14 @@ static void test_buffers_of_experts(void **state)
 			      check_layout) > 30);
 }
 
+static void test_buffers_of_latents(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, LATENT " shape.mtp_num_layers=2",
+			      check_layout) > 60);
+	assert_true(plan_grid(4, LATENT_WHOLE, check_layout) > 60);
+}
+
 /* Elements of 16 bits beside sums of 32. */
 static void test_buffers_of_a_gpu(void **state)
 {
@@ -523,6 +548,7 @@ int main(void)
 		cmocka_unit_test(test_buffers_are_there_when_needed),
 		cmocka_unit_test(test_buffers_of_depths),
 		cmocka_unit_test(test_buffers_of_experts),
+		cmocka_unit_test(test_buffers_of_latents),
 		cmocka_unit_test(test_buffers_of_a_gpu),
 	};
 

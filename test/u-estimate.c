@@ -79,11 +79,19 @@ static void test_planned(void **state)
 	act_most = 0.1;
 	cases = plan_grid(8, "run.micro_batch_size=2 run.global_batch_size=48",
 			  visit_planned);
+	cases += plan_grid(4, LATENT, visit_planned);
+	cases += plan_grid(4, LATENT_WHOLE, visit_planned);
 	assert_int_equal(cases, planned);
 	assert_true(planned > 400);
 	act_most = 0.2; /* some of them have 30 KiB in all */
 	plan_grid(4, "spec.device=cuda spec.params_dtype=bf16", visit_planned);
 }
+
+/* The heads of DeepSeek-V3, on CPUs. */
+#define LATENT_LARGE                                                \
+	"spec.device=cpu spec.params_dtype=fp32 "                   \
+	"shape.multi_latent_attention=true shape.q_lora_rank=1536 " \
+	"shape.kv_lora_rank=512 shape.qk_layernorm=true"
 
 /* Models of the sizes that people train: nothing is off by more than 5%. */
 static void test_real_sizes(void **state)
@@ -115,6 +123,14 @@ static void test_real_sizes(void **state)
 		 "place.num_virtual_stages_per_pipeline_rank=1 "
 		 "run.global_batch_size=64",
 		 32},
+		{"etc/llama3-8B.cfg", LATENT_LARGE, 4},
+		{"etc/llama3-8B.cfg",
+		 LATENT_LARGE " shape.q_lora_rank=0 "
+			      "place.tensor_model_parallel_size=8 "
+			      "place.pipeline_model_parallel_size=1 "
+			      "place.num_virtual_stages_per_pipeline_rank=1 "
+			      "run.global_batch_size=64",
+		 16},
 	};
 
 	(void)state;

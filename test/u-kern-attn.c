@@ -4,12 +4,14 @@
 
 static const uint64_t key[2] = {5, 8};
 
-/* B, T, H, G, D: one token, odd widths, blocks of queries just filled. */
-static const int64_t shapes[][5] = {{1, 1, 1, 1, 1},
-				    {2, 5, 4, 2, 6},
-				    {1, 64, 3, 1, 7},
-				    {2, 65, 2, 2, 8},
-				    {1, 130, 6, 2, 16}};
+/*
+ * B, T, H, G, D, Dv: one token, odd widths, blocks of queries just filled;
+ * narrower and wider values.
+ */
+static const int64_t shapes[][6] = {
+	{1, 1, 1, 1, 1, 1},   {2, 5, 4, 2, 6, 6},    {1, 64, 3, 1, 7, 7},
+	{2, 65, 2, 2, 8, 8},  {2, 67, 4, 2, 9, 5},   {1, 70, 3, 3, 12, 8},
+	{1, 66, 2, 2, 4, 11}, {1, 130, 6, 2, 16, 16}};
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
 static struct {
@@ -18,7 +20,7 @@ static struct {
 	double *qkv, *dout, *o, *lse, *dqkv;
 } c;
 
-static void make_case(const int64_t shape[5], double p)
+static void make_case(const int64_t shape[6], double p)
 {
 	struct kern_attn_dims *d = &c.d;
 
@@ -28,30 +30,33 @@ static void make_case(const int64_t shape[5], double p)
 		.H = shape[2],
 		.G = shape[3],
 		.D = shape[4],
+		.Dv = shape[5],
 		.scale = 1.3 / sqrt((double)shape[4]),
 		.drop = {.p = p, .key = key, .site = 4, .row0 = 3},
 		.heads = shape[2]};
-	c.n_qkv = d->B * d->T * (d->H + 2 * d->G) * d->D;
-	c.n_o = d->B * d->T * d->H * d->D;
+	c.n_qkv = d->B * d->T * ((d->H + d->G) * d->D + d->G * d->Dv);
+	c.n_o = d->B * d->T * d->H * d->Dv;
 	c.n_lse = d->B * d->H * d->T;
 	c.qkv = rnd_new(c.n_qkv, 2);
 	c.dout = rnd_new(c.n_o, 1);
 }
 
 /* The offset in qkv of row N's query head H, or of its key or value. */
+static int64_t at_group(int64_t n, int64_t h)
+{
+	int64_t per = c.d.H / c.d.G, width = (per + 1) * c.d.D + c.d.Dv;
+
+	return (n * c.d.G + h / per) * width;
+}
+
 static int64_t at_q(int64_t n, int64_t h)
 {
-	int64_t per = c.d.H / c.d.G;
-
-	return (n * (c.d.H + 2 * c.d.G) + h / per * (per + 2) + h % per) *
-	       c.d.D;
+	return at_group(n, h) + h % (c.d.H / c.d.G) * c.d.D;
 }
 
 static int64_t at_k(int64_t n, int64_t h)
 {
-	int64_t per = c.d.H / c.d.G;
-
-	return (n * (c.d.H + 2 * c.d.G) + h / per * (per + 2) + per) * c.d.D;
+	return at_group(n, h) + c.d.H / c.d.G * c.d.D;
 }
 
 static int64_t at_v(int64_t n, int64_t h)
@@ -97,14 +102,14 @@ static double naive_weights(double *p, int64_t b, int64_t i, int64_t h)
 /* o and lse as the formula reads; p becomes the softmax. */
 static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
 {
-	int64_t D = c.d.D, n = b * c.d.T + i;
-	double z = naive_weights(p, b, i, h), *o = c.o + (n * c.d.H + h) * D;
+	int64_t Dv = c.d.Dv, n = b * c.d.T + i;
+	double z = naive_weights(p, b, i, h), *o = c.o + (n * c.d.H + h) * Dv;
 
 	drop_factors(f, b, i, h);
 	c.lse[(b * c.d.H + h) * c.d.T + i] = log(z);
 	for (int64_t j = first(i); j <= i; j++) {
 		p[j] /= z;
-		for (int64_t x = 0; x < D; x++)
+		for (int64_t x = 0; x < Dv; x++)
 			o[x] += f[j] * p[j] * c.qkv[at_v(b * c.d.T + j, h) + x];
 	}
 }
@@ -112,20 +117,21 @@ static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
 static void naive_query_bwd(const double *p, const double *f, int64_t b,
 			    int64_t i, int64_t h)
 {
-	int64_t D = c.d.D, n = b * c.d.T + i, q = at_q(n, h);
-	const double *dout = c.dout + (n * c.d.H + h) * D;
+	int64_t D = c.d.D, Dv = c.d.Dv, n = b * c.d.T + i, q = at_q(n, h);
+	const double *dout = c.dout + (n * c.d.H + h) * Dv;
 	double sum = 0;
 
 	for (int64_t j = first(i); j <= i; j++)
 		sum += p[j] * f[j] *
-		       dot(dout, c.qkv + at_v(b * c.d.T + j, h), D);
+		       dot(dout, c.qkv + at_v(b * c.d.T + j, h), Dv);
 	for (int64_t j = first(i); j <= i; j++) {
 		int64_t kj = at_k(b * c.d.T + j, h), v = kj + D;
-		double ds = p[j] * (f[j] * dot(dout, c.qkv + v, D) - sum) *
+		double ds = p[j] * (f[j] * dot(dout, c.qkv + v, Dv) - sum) *
 			    c.d.scale;
 
-		for (int64_t x = 0; x < D; x++) {
+		for (int64_t x = 0; x < Dv; x++)
 			c.dqkv[v + x] += f[j] * p[j] * dout[x];
+		for (int64_t x = 0; x < D; x++) {
 			c.dqkv[q + x] += ds * c.qkv[kj + x];
 			c.dqkv[kj + x] += ds * c.qkv[q + x];
 		}
@@ -200,7 +206,7 @@ static double loss(void)
 
 static void differences(void **state)
 {
-	static const int64_t shape[5] = {2, 9, 4, 2, 3};
+	static const int64_t shape[6] = {2, 9, 4, 2, 3, 5};
 	const struct kern *k = &kern_cpu_f64;
 
 	(void)state;
@@ -221,7 +227,7 @@ static void differences(void **state)
 /* Changing token J leaves the outputs before it alone, to the bit. */
 static void causality(void **state)
 {
-	static const int64_t shape[5] = {1, 150, 2, 1, 5};
+	static const int64_t shape[6] = {1, 150, 2, 1, 5, 5};
 
 	(void)state;
 	make_case(shape, 0.2);
@@ -252,22 +258,22 @@ static void causality(void **state)
 static void check_part(const struct kern *k, const void *o, int64_t g0)
 {
 	struct kern_attn_dims part = c.d;
-	int64_t N = c.d.B * c.d.T, per = c.d.H / c.d.G, D = c.d.D;
-	int64_t width = (per + 2) * D, skip = g0 * width;
+	int64_t N = c.d.B * c.d.T, per = c.d.H / c.d.G, Dv = c.d.Dv;
+	int64_t width = (per + 1) * c.d.D + Dv, skip = g0 * width;
 	void *qkv = vec_new(k, NULL, N * width), *lse, *po;
 
 	part.G = 1;
 	part.H = per;
 	part.head0 = g0 * per;
 	lse = vec_new(k, NULL, part.B * per * part.T);
-	po = vec_new(k, NULL, N * per * D);
+	po = vec_new(k, NULL, N * per * Dv);
 	for (int64_t i = 0; i < N * width; i++)
 		set(k, qkv, i,
 		    c.qkv[i / width * c.d.G * width + skip + i % width]);
 	k->attn_fwd(NULL, po, lse, qkv, scratch_new(k, &part), &part);
-	for (int64_t i = 0; i < N * per * D; i++) {
-		int64_t n = i / (per * D), x = i % (per * D);
-		double whole = get(k, o, (n * c.d.H + part.head0) * D + x);
+	for (int64_t i = 0; i < N * per * Dv; i++) {
+		int64_t n = i / (per * Dv), x = i % (per * Dv);
+		double whole = get(k, o, (n * c.d.H + part.head0) * Dv + x);
 
 		assert_true(fabs(get(k, po, i) - whole) <= tolerance(k));
 	}
@@ -275,7 +281,7 @@ static void check_part(const struct kern *k, const void *o, int64_t g0)
 
 static void cut_heads(void **state)
 {
-	static const int64_t shape[5] = {2, 20, 6, 3, 4};
+	static const int64_t shape[6] = {2, 20, 6, 3, 4, 6};
 
 	(void)state;
 	make_case(shape, 0.4);
@@ -295,7 +301,7 @@ static void cut_heads(void **state)
 static void scratch(void **state)
 {
 	(void)state;
-	make_case(shapes[4], 0);
+	make_case(shapes[SHAPES - 1], 0);
 	EACH_TABLE(k)
 	{
 		size_t size;
@@ -326,8 +332,8 @@ static void run_big(const struct kern *k)
 /* One (sample, group) and many. */
 static void threads(void **state)
 {
-	static const int64_t wide[2][5] = {{1, 200, 4, 1, 24},
-					   {3, 70, 6, 3, 12}};
+	static const int64_t wide[2][6] = {{1, 200, 4, 1, 24, 24},
+					   {3, 70, 6, 3, 12, 20}};
 
 	(void)state;
 	for (int i = 0; i < 2; i++)

@@ -4,11 +4,11 @@
 
 enum { T = 5, N = 15, E = 6, TOPK = 3, R = N * TOPK, C = 7, F = 5 };
 
-static struct kern_moe_dims dims; /* the case at hand */
-static double *logits, *dprob;
+static struct kern_moe_dims dims;     /* the case at hand */
+static double *logits, *dprob, *bias; /* bias may be NULL */
 static const double coef = 0.75;
 
-enum { CASES = 7 };
+enum { CASES = 9 };
 
 static void make_case(int i)
 {
@@ -17,9 +17,9 @@ static void make_case(int i)
 		.T = T,
 		.E = E,
 		.K = i == 5 ? 1 : TOPK,
-		.score = i < 3	 ? KERN_SOFTMAX
-			 : i < 6 ? KERN_SIGMOID
-				 : KERN_SQRTSOFTPLUS,
+		.score = i < 3		   ? KERN_SOFTMAX
+			 : i < 6 || i == 8 ? KERN_SIGMOID
+					   : KERN_SQRTSOFTPLUS,
 		.pre = i == 1,
 		.scale = i % 2 ? 2.5 : 1,
 		.aux = 0.3,
@@ -28,13 +28,20 @@ static void make_case(int i)
 		.ranks = 1,
 		.experts = E,
 	};
-	if (i == 2 || i == 4) {
+	if (i == 2 || i == 4 || i == 8) {
 		dims.groups = 3;
-		dims.group_topk = i == 2 ? 2 : 1;
+		dims.group_topk = i == 4 ? 1 : 2;
 		dims.K = 2;
 	}
+	bias = i > 6 ? rnd_new(E, 0.3) : NULL;
 	logits = rnd_new(N * E, 2);
 	dprob = rnd_new(N * TOPK, 1);
+}
+
+/* The bias for table K. */
+static void *steer(const struct kern *k)
+{
+	return bias ? vec_new(k, bias, E) : NULL;
 }
 
 static double naive_score(double x)
@@ -81,7 +88,8 @@ static void naive_groups(double *x, const double *s)
 	for (int64_t g = 0; g < dims.groups; g++)
 		for (int64_t i = 0; i < size; i++)
 			if (rank_of(x + g * size, i, size) < most)
-				worth[g] += (plain ? x : s)[g * size + i];
+				worth[g] +=
+					(plain || bias ? x : s)[g * size + i];
 	for (int64_t e = 0; e < E && dims.group_topk; e++)
 		if (rank_of(worth, e / size, dims.groups) >= dims.group_topk)
 			x[e] = -INFINITY;
@@ -94,7 +102,8 @@ static void naive_route(int64_t n, double *p, int64_t *place)
 	double x[E], s[E], sum = 0;
 
 	naive_scores(n, s);
-	memcpy(x, logits + n * E, sizeof(x));
+	for (int64_t e = 0; e < E; e++)
+		x[e] = bias ? s[e] + bias[e] : logits[n * E + e];
 	naive_groups(x, s);
 	for (int64_t e = 0; e < E; e++) {
 		place[e] = rank_of(x, e, E);
@@ -196,7 +205,8 @@ static void route(void **state)
 			struct kern_map m = kern_map(map, &dims);
 
 			k->route_fwd(NULL, prob, map, stat,
-				     vec_new(k, logits, N * E), &dims);
+				     vec_new(k, logits, N * E), steer(k),
+				     &dims);
 			for (int64_t n = 0; n < N; n++) {
 				int64_t place[E];
 				double p[E];
@@ -218,6 +228,42 @@ static void route(void **state)
 	}
 }
 
+/* What an expert bias is moved by, and where to. */
+static void balance(void **state)
+{
+	static const double loads[4] = {3, 5, 4, 9};
+
+	(void)state;
+	make_case(7);
+	dims.bias_rate = 0.25;
+	dims.fair = 4;
+	EACH_TABLE(k)
+	{
+		double ones[E] = {1, 1, 1, 1, 1, 1};
+		void *count = vec_new(k, ones, E),
+		     *dx = vec_new(k, NULL, N * E);
+		void *prob = vec_new(k, NULL, N * dims.K);
+		void *to = vec_new(k, bias, 4);
+		void *x = vec_new(k, logits, N * E);
+		int32_t *map = map_new();
+		struct kern_map m = kern_map(map, &dims);
+
+		k->route_fwd(NULL, prob, map, NULL, x, steer(k), &dims);
+		k->route_bwd(NULL, dx, count, vec_new(k, dprob, N * dims.K), x,
+			     map, &coef, &dims);
+		for (int64_t e = 0; e < E; e++)
+			assert_true(get(k, count, e) ==
+				    1 + m.end[e] - (e ? m.end[e - 1] : 0));
+		k->balance(NULL, to, NULL, vec_new(k, loads, 4), 4, &dims);
+		for (int64_t e = 0; e < 4; e++) {
+			double step = e == 2 ? 0 : e ? -0.25 : 0.25;
+
+			assert_true(fabs(get(k, to, e) - bias[e] - step) <
+				    1e-6);
+		}
+	}
+}
+
 /* Equal logits: the experts with the lowest numbers, in order. */
 static void ties(void **state)
 {
@@ -232,11 +278,12 @@ static void ties(void **state)
 			int32_t *map;
 
 			make_case(i);
+			bias = NULL;
 			map = map_new();
 			m = kern_map(map, &dims);
 			prob = vec_new(k, NULL, N * dims.K);
 			k->route_fwd(NULL, prob, map, NULL,
-				     vec_new(k, same, N * E), &dims);
+				     vec_new(k, same, N * E), NULL, &dims);
 			for (int64_t n = 0; n < N * dims.K; n++)
 				assert_int_equal(m.expert[n], n % dims.K);
 		}
@@ -314,18 +361,18 @@ static void ranks(void **state)
 		map[0] = map_new();
 		m = kern_map(map[0], &dims);
 		kern_cpu_f64.route_fwd(NULL, prob[0], map[0], stat[0], logits,
-				       &dims);
+				       NULL, &dims);
 		check_rows(&kern_cpu_f64, &m, prob[0]);
-		kern_cpu_f64.route_bwd(NULL, dx, dprob, mine, map[0], &coef,
-				       &dims);
+		kern_cpu_f64.route_bwd(NULL, dx, NULL, dprob, mine, map[0],
+				       &coef, &dims);
 		dims.ranks = 1;
 		dims.me = dims.first = dims.capacity = 0;
 		dims.experts = E;
 		map[1] = map_new();
 		kern_cpu_f64.route_fwd(NULL, prob[1], map[1], stat[1], mine,
-				       &dims);
-		kern_cpu_f64.route_bwd(NULL, alone, dprob, mine, map[1], &coef,
-				       &dims);
+				       NULL, &dims);
+		kern_cpu_f64.route_bwd(NULL, alone, NULL, dprob, mine, map[1],
+				       &coef, &dims);
 		assert_memory_equal(stat[0], stat[1], sizeof(stat[0]));
 		assert_memory_equal(dx, alone, T * E * sizeof(*dx));
 	}
@@ -357,7 +404,7 @@ static double objective(void)
 	double stat[MOE_METRICS] = {0}, prob[R];
 	int32_t map[4 * R + E];
 
-	kern_cpu_f64.route_fwd(NULL, prob, map, stat, logits, &dims);
+	kern_cpu_f64.route_fwd(NULL, prob, map, stat, logits, bias, &dims);
 	return dot(prob, dprob, N * dims.K) +
 	       coef * (stat[MOE_AUX] + stat[MOE_Z]);
 }
@@ -374,12 +421,12 @@ static void differences(void **state)
 		make_case(i);
 		map = map_new();
 		dx = vec_new(k, NULL, N * E);
-		k->route_fwd(NULL, prob, map, NULL, logits, &dims);
-		k->route_bwd(NULL, dx, dprob, logits, map, &coef, &dims);
+		k->route_fwd(NULL, prob, map, NULL, logits, bias, &dims);
+		k->route_bwd(NULL, dx, NULL, dprob, logits, map, &coef, &dims);
 		check_grad("logits", logits, dx, N * E, objective);
 		k = &kern_cpu_f32;
 		dx32 = vec_new(k, NULL, N * E);
-		k->route_bwd(NULL, dx32, vec_new(k, dprob, N * dims.K),
+		k->route_bwd(NULL, dx32, NULL, vec_new(k, dprob, N * dims.K),
 			     vec_new(k, logits, N * E), map, &coef, &dims);
 		check_close("dlogits", k, dx32, dx, N * E, tolerance(k));
 	}
@@ -401,9 +448,10 @@ static void far(void **state)
 			double stat[MOE_METRICS] = {0};
 			int32_t *map = map_new();
 
-			k->route_fwd(NULL, prob, map, stat, x, &dims);
-			k->route_bwd(NULL, dx, vec_new(k, dprob, N * dims.K), x,
-				     map, &coef, &dims);
+			k->route_fwd(NULL, prob, map, stat, x, steer(k), &dims);
+			k->route_bwd(NULL, dx, NULL,
+				     vec_new(k, dprob, N * dims.K), x, map,
+				     &coef, &dims);
 			assert_true(isfinite(stat[MOE_AUX] + stat[MOE_Z]));
 			for (int64_t n = 0; n < N * dims.K; n++)
 				assert_true(isfinite(get(k, prob, n)));
@@ -468,7 +516,7 @@ static void rows(void **state)
 		struct kern_map m = kern_map(map, &dims);
 
 		k->route_fwd(NULL, prob, map, NULL, vec_new(k, logits, N * E),
-			     &dims);
+			     steer(k), &dims);
 		for (int64_t i = 0; i < R * C; i++) {
 			int64_t n = i / C / TOPK, c = i % C;
 			int64_t at = m.row[i / C] * C + c;
@@ -553,9 +601,10 @@ static void run_big(const struct kern *k)
 	char *out = big.out;
 
 	memset(big.stat, 0, sizeof(big.stat));
-	k->route_fwd(NULL, out, big.map, big.stat, big.logits, &dims);
+	k->route_fwd(NULL, out, big.map, big.stat, big.logits, NULL, &dims);
 	out += (size_t)n * k->size;
-	k->route_bwd(NULL, out, big.dprob, big.logits, big.map, &coef, &dims);
+	k->route_bwd(NULL, out, NULL, big.dprob, big.logits, big.map, &coef,
+		     &dims);
 	out += BIG_N * BIG_E * k->size;
 	memcpy(out, big.stat, sizeof(big.stat));
 }
@@ -584,9 +633,9 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(route),	   UNIT(ties),	  UNIT(ranks),	  UNIT(no_rows),
-		UNIT(differences), UNIT(far),	  UNIT(products), UNIT(rows),
-		UNIT(activation),  UNIT(threads),
+		UNIT(route),   UNIT(balance),	  UNIT(ties),	 UNIT(ranks),
+		UNIT(no_rows), UNIT(differences), UNIT(far),	 UNIT(products),
+		UNIT(rows),    UNIT(activation),  UNIT(threads),
 	};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);

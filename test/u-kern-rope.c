@@ -6,7 +6,7 @@ enum { B = 2, T = 5, H = 6, G = 3, D = 10, ROW = (H + 2 * G) * D };
 enum { SIZE = B * T * ROW };
 
 static const struct kern_attn_dims dims = {
-	.B = B, .T = T, .H = H, .G = G, .D = D, .heads = H};
+	.B = B, .T = T, .H = H, .G = G, .D = D, .Dv = D, .heads = H};
 
 static struct {
 	double *x, *table, *dy, *y;
@@ -108,7 +108,7 @@ static void differences(void **state)
 enum { BIG_T = 200 };
 
 static const struct kern_attn_dims wide = {
-	.B = 1, .T = BIG_T, .H = H, .G = G, .D = D, .heads = H};
+	.B = 1, .T = BIG_T, .H = H, .G = G, .D = D, .Dv = D, .heads = H};
 
 static struct {
 	void *x, *from, *table;

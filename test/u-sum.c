@@ -15,7 +15,7 @@ static void count_pieces(const struct plan *p, int64_t *stage)
 		const struct param *x = &p->slice.param[i];
 		int s = x->chunk * p->stages.pp + p->slice.at.pp;
 
-		if (p->slice.flat[x->cls].d)
+		if (p->slice.flat[x->cls].d || x->counts)
 			continue;
 		for (int k = 0; k < x->pieces; k++) {
 			const struct piece *y =
@@ -84,6 +84,7 @@ static void test_one_rank_stands_for_all(void **state)
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_every_rank) > 10);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_every_rank) > 100);
 	assert_true(plan_grid(8, EXPERTS_APART, check_every_rank) > 30);
+	assert_true(plan_grid(8, LATENT, check_every_rank) > 100);
 }
 
 /*
@@ -146,10 +147,6 @@ static void test_totals_are_the_model(void **state)
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_totals) > 100);
 }
 
-#define LATENT                                                    \
-	"shape.multi_latent_attention=true shape.kv_lora_rank=8 " \
-	"shape.qk_head_dim=4 shape.qk_pos_emb_head_dim=4 shape.v_head_dim=4"
-
 /* What is not served yet leaves out what is not known. */
 static void test_unserved(void **state)
 {
@@ -167,7 +164,8 @@ static void test_unserved(void **state)
 	assert_int_equal(s.stage[0].parameters, shape_parameters(&c.shape));
 	assert_true(sum_knows(&s, FAMILY_OPTIM) && !sum_knows(&s, FAMILY_ACT));
 	assert_true(s.rank[0].bytes[FAMILY_PARAM] > 0);
-	assert_true(plan_config(&c, LLAMA, LATENT, 1, &a));
+	assert_true(plan_config(&c, LLAMA, "shape.softmax_type=\"learnable\"",
+				1, &a));
 	assert_int_equal(sum_build(&s, &c, 1, &a, &e), 0);
 	assert_true(!s.counted && !s.planned && !sum_knows(&s, FAMILY_PARAM));
 	arena_close(&a);

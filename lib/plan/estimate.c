@@ -125,7 +125,8 @@ static int count_slice(struct making *b, int pp, double params[CLASSES],
 		sum_kv += x->sum_kv ? (double)((x->rows - x->kv_row) * x->cols)
 				    : 0;
 	}
-	*packed = fmax(sum_tp, sum_kv) * b->s.dims.sum;
+	/* a buffer ends at a multiple of 64 bytes */
+	*packed = ceil(fmax(sum_tp, sum_kv) * b->s.dims.sum / 64) * 64;
 	arena_close(&a);
 	return 0;
 }

@@ -66,12 +66,10 @@ static double standing(const struct estimator *s)
 {
 	const struct config *c = s->dims.config;
 	const struct shape *shape = &c->shape;
-	int64_t groups = shape->num_query_groups, tp = s->dims.tp;
+	int64_t groups = shape_groups(shape), tp = s->dims.tp;
 	struct kern_attn_dims d;
 	double table = s->dims.T * 2 * (double)rope_pairs(shape);
 
-	if (shape->multi_latent_attention)
-		groups = shape->num_attention_heads;
 	d = prog_attn_dims(c, shape->num_attention_heads / tp,
 			   groups < tp ? 1 : groups / tp, 0);
 	d.T /= s->dims.cp;

@@ -32,7 +32,9 @@ enum feature {
 	OF_GATED,
 	OF_WINDOW,
 	OF_STREAMS,
+	OF_GROUPED, /* attention that is not latent */
 	OF_ROPE,
+	OF_GROUPED_ROPE,
 	OF_ROPE_SCALING,
 	OF_MROPE,
 	OF_YARN,

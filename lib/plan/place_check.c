@@ -39,7 +39,7 @@ bool place_tp_fits(const struct shape *s, int64_t tp)
 {
 	int64_t shared = s->moe_shared_expert_intermediate_size;
 
-	if (!place_heads_fit(s->num_attention_heads, s->num_query_groups, tp) ||
+	if (!place_heads_fit(s->num_attention_heads, shape_groups(s), tp) ||
 	    !own_layers_fit(s, tp))
 		return false;
 	if (shape_uses_ffn(s) && IS_SET(s->ffn_hidden_size) &&
@@ -90,7 +90,7 @@ static void check_heads(const struct place *p, const struct shape *s,
 			struct report *r)
 {
 	int64_t tp = p->tensor_model_parallel_size;
-	int64_t heads = s->num_attention_heads, groups = s->num_query_groups;
+	int64_t heads = s->num_attention_heads, groups = shape_groups(s);
 
 	if (!IS_SET(heads) || !IS_SET(groups))
 		return;

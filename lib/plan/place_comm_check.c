@@ -30,9 +30,9 @@ static void check_exchange(const struct place *p, const struct shape *s,
 {
 	int64_t tp = p->tensor_model_parallel_size;
 	int64_t heads = s->num_attention_heads / tp;
-	int64_t groups = s->num_query_groups / tp;
+	int64_t groups = shape_groups(s) / tp;
 
-	if (!IS_SET(s->num_attention_heads) || !IS_SET(s->num_query_groups) ||
+	if (!IS_SET(s->num_attention_heads) || !IS_SET(shape_groups(s)) ||
 	    s->num_attention_heads % tp)
 		return;
 	groups = groups ? groups : 1;

@@ -291,6 +291,14 @@ static void build_eval(struct build *b)
 	step_metrics(b);
 }
 
+static double softmax_scale(const struct shape *s)
+{
+	if (s->multi_latent_attention)
+		return rope_latent_scale(s);
+	return isnan(s->softmax_scale) ? 1 / sqrt((double)s->kv_channels)
+				       : s->softmax_scale;
+}
+
 struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 				     int64_t groups, int64_t head0)
 {
@@ -302,10 +310,9 @@ struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 		.T = s->seq_length,
 		.H = heads,
 		.G = groups,
-		.D = s->kv_channels,
-		.scale = isnan(s->softmax_scale)
-				 ? 1 / sqrt((double)s->kv_channels)
-				 : s->softmax_scale,
+		.D = shape_head_width(s),
+		.Dv = shape_value_width(s),
+		.scale = softmax_scale(s),
 		.heads = s->num_attention_heads,
 		.head0 = head0,
 		/* Evaluation has no dropout, but the same scratch. */
@@ -351,8 +358,9 @@ static void set_dims(struct build *b)
 	b->N = b->B * b->T;
 	b->C = s->hidden_size;
 	b->H = s->num_attention_heads / g->tp;
-	b->G = slice->kv_copies > 1 ? 1 : s->num_query_groups / g->tp;
-	b->D = s->kv_channels;
+	b->G = slice->kv_copies > 1 ? 1 : shape_groups(s) / g->tp;
+	b->D = shape_head_width(s);
+	b->Dv = shape_value_width(s);
 	b->F = s->ffn_hidden_size / g->tp;
 	b->rows = b->sp ? b->N / g->tp : b->N;
 	b->first_row = b->sp ? slice->at.tp * b->rows : 0;
@@ -367,9 +375,14 @@ static void set_dims(struct build *b)
 		.eps = s->layernorm_epsilon,
 	};
 	norm[1] = norm[2] = norm[0];
-	norm[1].N = b->N * b->H;
-	norm[2].N = b->N * b->G;
-	norm[1].C = norm[2].C = b->D;
+	if (s->multi_latent_attention) {
+		norm[1].C = s->q_lora_rank;
+		norm[2].C = s->kv_lora_rank;
+	} else {
+		norm[1].N = b->N * b->H;
+		norm[2].N = b->N * b->G;
+		norm[1].C = norm[2].C = b->D;
+	}
 	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	b->norm = norm;
 	b->qnorm = &norm[1];

@@ -5,7 +5,7 @@
 
 static int64_t qkv_width(const struct build *b)
 {
-	return (b->H + 2 * b->G) * b->D;
+	return kern_attn_row(b->attn[0]);
 }
 
 static const struct shape *shape_of(const struct build *b)
@@ -31,18 +31,23 @@ static void emit_rope(struct build *b, struct ref qkv, bool backward)
 	op->flag = backward;
 }
 
-/* PRODUCTS of two FLOPs for each pair of tokens and each element of a head. */
-static double attn_flops(const struct build *b, double products)
+/*
+ * So many products of two FLOPs for each pair of tokens and each element of a
+ * head's query, and of its value.
+ */
+static double attn_flops(const struct build *b, int64_t query, int64_t value)
 {
-	return 2 * products * (double)b->N *
-	       shape_context(shape_of(b), b->layer) * (double)(b->H * b->D);
+	int64_t each = query * b->D + value * b->Dv;
+
+	return 2 * (double)b->N * shape_context(shape_of(b), b->layer) *
+	       (double)(b->H * each);
 }
 
 static void attention_forward(struct build *b, struct layer_saved *v)
 {
 	struct op *op;
 
-	v->o = buf_new(b, FAMILY_ACT, b->N * b->H * b->D);
+	v->o = buf_new(b, FAMILY_ACT, b->N * b->H * b->Dv);
 	v->lse = buf_sums(b, FAMILY_ACT, b->N * b->H);
 	op = emit(b, OP_ATTN_FWD, KIND_FORWARD,
 		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
@@ -52,7 +57,7 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
-	op->flops = attn_flops(b, 2);
+	op->flops = attn_flops(b, 1, 1);
 }
 
 static struct buf attention_backward(struct build *b, struct buf *dout,
@@ -70,7 +75,7 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 	op->drop = dropout(b, b->attention_dropout,
 			   dropout_site(b, SITE_ATTENTION));
 	op->drop.row0 = b->row0;
-	op->flops = attn_flops(b, 5);
+	op->flops = attn_flops(b, 3, 2);
 	buf_free(b, dout);
 	buf_free(b, &v->o);
 	buf_free(b, &v->lse);
@@ -120,10 +125,9 @@ static struct buf put_together(struct build *b, int kind, struct parts *p)
 	return qkv;
 }
 
-/* Y = norm(X), of the heads DIMS is for; X and the statistics are kept. */
-static struct buf head_norm(struct build *b, struct buf x,
-			    const struct kern_norm_dims *dims, enum part w,
-			    struct norm_saved *v)
+struct buf inner_norm(struct build *b, struct buf x,
+		      const struct kern_norm_dims *dims, enum part w,
+		      struct norm_saved *v)
 {
 	struct buf y = buf_new(b, FAMILY_ACT, dims->N * dims->C);
 
@@ -148,14 +152,14 @@ static void heads_forward(struct build *b, struct layer_saved *v)
 	if (!shape_of(b)->qk_layernorm)
 		return;
 	p = take_apart(b, KIND_FORWARD, &v->qkv);
-	p.q = head_norm(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
-	p.k = head_norm(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	p.q = inner_norm(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
+	p.k = inner_norm(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
 	v->qkv = put_together(b, KIND_FORWARD, &p);
 }
 
-static struct buf head_norm_backward(struct build *b, struct buf dy,
-				     const struct kern_norm_dims *dims,
-				     enum part w, struct norm_saved *v)
+struct buf inner_norm_backward(struct build *b, struct buf dy,
+			       const struct kern_norm_dims *dims, enum part w,
+			       struct norm_saved *v)
 {
 	struct buf dx = buf_new(b, FAMILY_ACT, dims->N * dims->C);
 
@@ -171,34 +175,62 @@ static void heads_backward(struct build *b, struct buf *dqkv,
 	if (!shape_of(b)->qk_layernorm)
 		return;
 	p = take_apart(b, KIND_BACKWARD, dqkv);
-	p.q = head_norm_backward(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
-	p.k = head_norm_backward(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	p.q = inner_norm_backward(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
+	p.k = inner_norm_backward(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
 	*dqkv = put_together(b, KIND_BACKWARD, &p);
 }
 
-void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
+/* qkv for v->y1, its heads normalised and rotated. */
+static void grouped_forward(struct build *b, struct layer_saved *v)
 {
-	struct buf y, branch;
+	struct buf y = gather_rows(b, v->y1);
 
-	v->y1 = stream_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B,
-			    &v->stat1);
-	v->x1 = s->x;
-	s->owned = !b->train;
-	y = gather_rows(b, v->y1);
 	v->qkv = buf_new(b, FAMILY_ACT, b->N * qkv_width(b));
 	linear_forward(b, buf_ref(&v->qkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
 		       qkv_width(b), b->C);
 	gather_free(b, &y, &v->y1);
 	forget(b, &v->y1);
-	forget(b, &v->stat1);
 	heads_forward(b, v);
 	emit_rope(b, buf_ref(&v->qkv), false);
+}
+
+/* The gradient of y1, this rank's rows; frees DQKV. */
+static struct buf grouped_backward(struct build *b, struct buf *dqkv,
+				   struct layer_saved *v)
+{
+	struct buf y, dy;
+
+	emit_rope(b, buf_ref(dqkv), true);
+	heads_backward(b, dqkv, v);
+	y = gather_rows(b, v->y1);
+	linear_weight(b, buf_ref(dqkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
+		      qkv_width(b), b->C);
+	gather_free(b, &y, &v->y1);
+	buf_free(b, &v->y1);
+	dy = linear_input(b, buf_ref(dqkv), PART_QKV_W, qkv_width(b), b->C);
+	buf_free(b, dqkv);
+	return reduce_rows(b, dy);
+}
+
+void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
+{
+	struct buf branch;
+
+	v->y1 = stream_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B,
+			    &v->stat1);
+	v->x1 = s->x;
+	s->owned = !b->train;
+	forget(b, &v->stat1);
+	if (shape_of(b)->multi_latent_attention)
+		latent_forward(b, v);
+	else
+		grouped_forward(b, v);
 	attention_forward(b, v);
 	forget(b, &v->qkv);
 	forget(b, &v->lse);
 	branch = buf_new(b, FAMILY_ACT, b->N * b->C);
 	linear_forward(b, buf_ref(&branch), buf_ref(&v->o), PART_PROJ_W, PARTS,
-		       b->C, b->H * b->D);
+		       b->C, b->H * b->Dv);
 	forget(b, &v->o);
 	stream_branch(b, s, reduce_rows(b, branch), PART_PROJ_B, SITE_PROJ);
 }
@@ -206,23 +238,20 @@ void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
 void attention_half_backward(struct build *b, struct buf *dx,
 			     struct layer_saved *v)
 {
-	struct buf mine, all, dout, dqkv, y, dy;
+	struct norm_saved norm;
+	struct buf mine, all, dout, dqkv, dy;
 
 	all = branch_gradient(b, dx, PART_PROJ_B, SITE_PROJ, &mine);
 	linear_weight(b, buf_ref(&all), buf_ref(&v->o), PART_PROJ_W, PARTS,
-		      b->C, b->H * b->D);
-	dout = linear_input(b, buf_ref(&all), PART_PROJ_W, b->C, b->H * b->D);
+		      b->C, b->H * b->Dv);
+	dout = linear_input(b, buf_ref(&all), PART_PROJ_W, b->C, b->H * b->Dv);
 	branch_free(b, &all, &mine, dx);
 	dqkv = attention_backward(b, &dout, v);
-	emit_rope(b, buf_ref(&dqkv), true);
-	heads_backward(b, &dqkv, v);
-	y = gather_rows(b, v->y1);
-	linear_weight(b, buf_ref(&dqkv), buf_ref(&y), PART_QKV_W, PART_QKV_B,
-		      qkv_width(b), b->C);
-	gather_free(b, &y, &v->y1);
-	buf_free(b, &v->y1);
-	dy = linear_input(b, buf_ref(&dqkv), PART_QKV_W, qkv_width(b), b->C);
-	buf_free(b, &dqkv);
-	norm_backward(b, dx, dy, PART_ATTN_NORM_W, PART_ATTN_NORM_B, &v->x1,
-		      &v->stat1);
+	if (shape_of(b)->multi_latent_attention)
+		dy = latent_backward(b, &dqkv, v);
+	else
+		dy = grouped_backward(b, &dqkv, v);
+	norm = (struct norm_saved){v->x1, v->stat1};
+	norm_input(b, b->norm, dx, buf_ref(dx), &dy, PART_ATTN_NORM_W,
+		   PART_ATTN_NORM_B, &norm);
 }

@@ -30,6 +30,7 @@ struct norm_saved {
 struct layer_saved {
 	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
 	struct norm_saved q, k;		       /* with norms of their own */
+	struct buf q_latent, kv_latent;	       /* what goes up to the heads */
 	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
 	/* of a mixture of experts; fc1 and act are the experts' */
 	struct buf logits, prob, map, shared_fc1, shared_act;
@@ -94,14 +95,15 @@ struct build {
 	int depth;	   /* 0: the main head; whose ids and labels */
 	int64_t row0;	   /* of the micro-batch in the global batch */
 
-	int64_t B, T, N, C, H, G, D, F; /* kern.h's legend */
+	int64_t B, T, N, C, H, G, D, Dv, F; /* kern.h's legend */
 	int64_t rows;	   /* N, or this rank's share of it with sp */
 	int64_t first_row; /* this rank's first, with sp */
 	int tp;
 	bool sp;
 	double hidden_dropout, attention_dropout;
 	const struct kern_norm_dims *norm;
-	const struct kern_norm_dims *qnorm, *knorm; /* (N H, D), (N G, D) */
+	/* (N H, D) and (N G, D), or latent attention's two ranks */
+	const struct kern_norm_dims *qnorm, *knorm;
 	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
 	const struct kern_moe_dims *moe; /* the decoder's, of depths; or NULL */
 	struct buf attn_scratch, comm_scratch;
@@ -144,7 +146,10 @@ void emit_wait(struct build *b, int op);
 void emit_collective(struct build *b, int comm, int group, int type,
 		     struct ref send, struct ref recv, int64_t n);
 
-/* prog_linear.c: products with their tensor-parallel communication */
+/*
+ * prog_linear.c: products with their tensor-parallel communication; of all N
+ * rows, or, _mine, of this rank's.
+ */
 void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
 		    enum part bias, int64_t out, int64_t in);
 /* Add W's gradient for DY (N, out) and X (N, in), and its bias's. */
@@ -153,6 +158,12 @@ void linear_weight(struct build *b, struct ref dy, struct ref x, enum part w,
 /* A new (N, in) = DY W. */
 struct buf linear_input(struct build *b, struct ref dy, enum part w,
 			int64_t out, int64_t in);
+void linear_forward_mine(struct build *b, struct ref y, struct ref x,
+			 enum part w, int64_t out, int64_t in);
+void linear_weight_mine(struct build *b, struct ref dy, struct ref x,
+			enum part w, int64_t out, int64_t in);
+struct buf linear_input_mine(struct build *b, struct ref dy, enum part w,
+			     int64_t out, int64_t in);
 /* Rows of every tp rank: a new (N, C) under sp, else X itself. */
 struct buf gather_rows(struct build *b, struct buf x);
 struct buf gather_wide(struct build *b, struct buf x, int64_t width);
@@ -193,18 +204,16 @@ struct buf branch_gradient(struct build *b, const struct buf *dx,
 void branch_free(struct build *b, struct buf *all, struct buf *mine,
 		 const struct buf *dx);
 /*
- * dx += the norm's input gradient for DY, whose rows are summed over tp; frees
- * DY, X and STAT.
- */
-void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
-		   enum part bias, struct buf *x, struct buf *stat);
-/*
  * dx = DRES (or 0) + the norm's input gradient for DY, both of this rank's
  * rows; frees DY and V.
  */
 void norm_input(struct build *b, const struct kern_norm_dims *dims,
 		const struct buf *dx, struct ref dres, struct buf *dy,
 		enum part w, enum part bias, struct norm_saved *v);
+
+/* A new X + Y, (ROWS, C); frees both. */
+struct buf sum_of(struct build *b, struct buf *x, struct buf *y, int64_t rows,
+		  int kind);
 
 /* prog_attn.c and prog_mlp.c: the halves of a layer */
 /* A new (ROWS, BYTES): bytes AT .. of each row of X, STEP bytes long. */
@@ -215,6 +224,23 @@ void attention_half_backward(struct build *b, struct buf *dx,
 			     struct layer_saved *v);
 void mlp_half(struct build *b, struct stream *s, struct layer_saved *v);
 void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v);
+
+/*
+ * Y = norm(X) by itself, of weight W; X and the statistics are kept in V.  And
+ * the gradient of X, whose DY it frees.
+ */
+struct buf inner_norm(struct build *b, struct buf x,
+		      const struct kern_norm_dims *dims, enum part w,
+		      struct norm_saved *v);
+struct buf inner_norm_backward(struct build *b, struct buf dy,
+			       const struct kern_norm_dims *dims, enum part w,
+			       struct norm_saved *v);
+
+/* prog_mla.c: latent attention's qkv for v->y1, rotated */
+void latent_forward(struct build *b, struct layer_saved *v);
+/* The gradient of y1, this rank's rows; frees DQKV. */
+struct buf latent_backward(struct build *b, struct buf *dqkv,
+			   struct layer_saved *v);
 
 /* One mlp: its matrices, whose biases are the parts after them. */
 struct mlp {
@@ -248,6 +274,9 @@ struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v);
  * (N, C).
  */
 struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v);
+/* At the step's end: N elements of a layer's expert bias, by their counts. */
+void moe_balance(struct build *b, int64_t layer, struct ref bias,
+		 struct ref master, struct ref count, int64_t n);
 
 /* prog_ends.c: the first and the last stage */
 /* Embeddings of DEPTH's ids, positions and dropout included. */

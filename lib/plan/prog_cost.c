@@ -29,11 +29,16 @@ static struct traffic norm_traffic(const struct op *op)
 static struct traffic attn_traffic(const struct op *op)
 {
 	const struct kern_attn_dims *d = op->attn;
-	int64_t N = d->B * d->T, o = N * d->H * d->D;
-	int64_t qkv = N * (d->H + 2 * d->G) * d->D;
+	int64_t N = d->B * d->T, o = N * d->H * d->Dv;
+	int64_t qkv = N * kern_attn_row(d), shared = N * op->n[0];
+	/* each head's key has a copy of the shared part */
+	int64_t parts = qkv - (d->H - 1) * shared;
 
 	switch (op->code) {
 	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
+	case OP_LATENT_FWD:
+	case OP_LATENT_BWD:
+		return (struct traffic){qkv + parts, 2 * d->T * op->n[1], 0};
 	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
 	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
 	}
@@ -78,12 +83,16 @@ static struct traffic moe_traffic(const struct op *op)
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		return (struct traffic){d->ranks * d->M * d->E, all,
-					4 * kern_map_size(d) +
-						16 * MOE_METRICS * has(op, 2)};
+		return (struct traffic){
+			d->ranks * d->M * d->E + d->E * has(op, 4), all,
+			4 * kern_map_size(d) + 16 * MOE_METRICS * has(op, 2)};
 	case OP_ROUTE_BWD:
-		return (struct traffic){2 * d->M * d->E, mine,
+		return (struct traffic){2 * d->M * d->E,
+					mine + 2 * d->E * has(op, 1),
 					4 * kern_map_size(d) + 8};
+	case OP_BALANCE:
+		return has(op, 1) ? (struct traffic){n[0], 3 * n[0], 0}
+				  : (struct traffic){2 * n[0], n[0], 0};
 	case OP_GATHER:
 	case OP_COMBINE: return (struct traffic){n[0] * n[2] + in, 0, map};
 	case OP_EXPERTS_FWD:

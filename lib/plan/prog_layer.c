@@ -132,15 +132,17 @@ void norm_input(struct build *b, const struct kern_norm_dims *dims,
 	buf_free(b, &v->stat);
 }
 
-void norm_backward(struct build *b, struct buf *dx, struct buf dy, enum part w,
-		   enum part bias, struct buf *x, struct buf *stat)
+struct buf sum_of(struct build *b, struct buf *x, struct buf *y, int64_t rows,
+		  int kind)
 {
-	struct norm_saved v = {*x, *stat};
+	struct buf sum = buf_new(b, FAMILY_ACT, rows * b->C);
 
-	dy = reduce_rows(b, dy);
-	norm_input(b, b->norm, dx, buf_ref(dx), &dy, w, bias, &v);
-	*x = v.x;
-	*stat = v.stat;
+	emit(b, OP_RESID, kind,
+	     REFS(buf_ref(&sum), buf_ref(x), buf_ref(y), NO_REF),
+	     DIMS(rows, b->C));
+	buf_free(b, x);
+	buf_free(b, y);
+	return sum;
 }
 
 void layer_forward(struct build *b, struct stream *s, struct layer_saved *v)

@@ -2,8 +2,8 @@
 /* Products with their tensor-parallel communication. */
 #include "lib/plan/prog_build.h"
 
-void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
-		    enum part bias, int64_t out, int64_t in)
+static void forward(struct build *b, int64_t rows, struct ref y, struct ref x,
+		    enum part w, enum part bias, int64_t out, int64_t in)
 {
 	struct ref wref = param_ref(b, FAMILY_PARAM, w, b->layer);
 	struct ref bref = NO_REF;
@@ -11,35 +11,71 @@ void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
 	if (bias != PARTS)
 		bref = param_ref(b, FAMILY_PARAM, bias, b->layer);
 	emit(b, OP_LINEAR_FWD, KIND_FORWARD, REFS(y, x, wref, bref),
-	     DIMS(b->N, out, in))
-		->flops = 2.0 * (double)b->N * (double)out * (double)in;
+	     DIMS(rows, out, in))
+		->flops = 2.0 * (double)rows * (double)out * (double)in;
 }
 
-void linear_weight(struct build *b, struct ref dy, struct ref x, enum part w,
-		   enum part bias, int64_t out, int64_t in)
+static void weight(struct build *b, int64_t rows, struct ref dy, struct ref x,
+		   enum part w, enum part bias, int64_t out, int64_t in)
 {
 	struct ref dw = param_ref(b, FAMILY_GRAD, w, b->layer);
 	struct ref db = NO_REF;
 
 	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD, REFS(dw, dy, x),
-	     DIMS(b->N, out, in))
-		->flops = 2.0 * (double)b->N * (double)out * (double)in;
+	     DIMS(rows, out, in))
+		->flops = 2.0 * (double)rows * (double)out * (double)in;
 	if (bias != PARTS)
 		db = param_ref(b, FAMILY_GRAD, bias, b->layer);
 	if (db.family >= 0)
-		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, dy), DIMS(b->N, out));
+		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, dy), DIMS(rows, out));
+}
+
+static struct buf input(struct build *b, int64_t rows, struct ref dy,
+			enum part w, int64_t out, int64_t in)
+{
+	struct buf dx = buf_new(b, FAMILY_ACT, rows * in);
+
+	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
+	     REFS(buf_ref(&dx), dy, param_ref(b, FAMILY_PARAM, w, b->layer)),
+	     DIMS(rows, out, in))
+		->flops = 2.0 * (double)rows * (double)out * (double)in;
+	return dx;
+}
+
+void linear_forward(struct build *b, struct ref y, struct ref x, enum part w,
+		    enum part bias, int64_t out, int64_t in)
+{
+	forward(b, b->N, y, x, w, bias, out, in);
+}
+
+void linear_weight(struct build *b, struct ref dy, struct ref x, enum part w,
+		   enum part bias, int64_t out, int64_t in)
+{
+	weight(b, b->N, dy, x, w, bias, out, in);
 }
 
 struct buf linear_input(struct build *b, struct ref dy, enum part w,
 			int64_t out, int64_t in)
 {
-	struct buf dx = buf_new(b, FAMILY_ACT, b->N * in);
+	return input(b, b->N, dy, w, out, in);
+}
 
-	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
-	     REFS(buf_ref(&dx), dy, param_ref(b, FAMILY_PARAM, w, b->layer)),
-	     DIMS(b->N, out, in))
-		->flops = 2.0 * (double)b->N * (double)out * (double)in;
-	return dx;
+void linear_forward_mine(struct build *b, struct ref y, struct ref x,
+			 enum part w, int64_t out, int64_t in)
+{
+	forward(b, b->rows, y, x, w, PARTS, out, in);
+}
+
+void linear_weight_mine(struct build *b, struct ref dy, struct ref x,
+			enum part w, int64_t out, int64_t in)
+{
+	weight(b, b->rows, dy, x, w, PARTS, out, in);
+}
+
+struct buf linear_input_mine(struct build *b, struct ref dy, enum part w,
+			     int64_t out, int64_t in)
+{
+	return input(b, b->rows, dy, w, out, in);
 }
 
 struct buf gather_wide(struct build *b, struct buf x, int64_t width)

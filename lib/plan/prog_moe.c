@@ -75,6 +75,10 @@ void moe_dims(struct build *b)
 		.experts = s->num_moe_experts / g->ep,
 		.capacity = capacity(b),
 		.by_position = s->moe_token_drop_policy == DROP_POSITION,
+		.bias_rate = r->moe_router_bias_update_rate,
+		.fair = (double)(r->global_batch_size * s->seq_length *
+				 s->moe_router_topk) /
+			(double)s->num_moe_experts,
 	};
 	d->first = d->me * d->experts;
 	if (IS_SET(s->moe_router_group_topk)) {
@@ -83,9 +87,10 @@ void moe_dims(struct build *b)
 	}
 	d[1] = d[0];
 	if (s->mtp_use_repeated_layer && s->mtp_num_layers) {
-		/* the losses of its depths count once */
+		/* the losses of its depths count once, all their tokens */
 		d[1].aux /= (double)s->mtp_num_layers;
 		d[1].seq_aux /= (double)s->mtp_num_layers;
+		d[1].fair *= (double)s->mtp_num_layers;
 	}
 	b->moe = d;
 }
@@ -95,9 +100,22 @@ bool moe_has(const struct build *b)
 	return param_ref(b, FAMILY_PARAM, PART_ROUTER_W, b->layer).family >= 0;
 }
 
+/* Those of a layer. */
+static const struct kern_moe_dims *dims_of(const struct build *b, int64_t layer)
+{
+	return b->moe + (layer >= b->in->config->shape.num_layers);
+}
+
 static const struct kern_moe_dims *dims(const struct build *b)
 {
-	return b->moe + (b->layer >= b->in->config->shape.num_layers);
+	return dims_of(b, b->layer);
+}
+
+void moe_balance(struct build *b, int64_t layer, struct ref bias,
+		 struct ref master, struct ref count, int64_t n)
+{
+	emit(b, OP_BALANCE, KIND_OPTIM, REFS(bias, master, count), DIMS(n))
+		->moe = dims_of(b, layer);
 }
 
 /* All tokens that come here, their choices, and the rows of experts. */
@@ -222,20 +240,6 @@ static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
 	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
-/* A new X + Y, (ROWS, C); frees both. */
-static struct buf sum_of(struct build *b, struct buf *x, struct buf *y,
-			 int64_t rows, int kind)
-{
-	struct buf sum = buf_new(b, FAMILY_ACT, rows * b->C);
-
-	emit(b, OP_RESID, kind,
-	     REFS(buf_ref(&sum), buf_ref(x), buf_ref(y), NO_REF),
-	     DIMS(rows, b->C));
-	buf_free(b, x);
-	buf_free(b, y);
-	return sum;
-}
-
 static void route(struct build *b, struct ref y, struct layer_saved *v)
 {
 	const struct kern_moe_dims *d = dims(b);
@@ -251,7 +255,8 @@ static void route(struct build *b, struct ref y, struct layer_saved *v)
 	all = from_all(b, v->logits, d->E);
 	emit(b, OP_ROUTE_FWD, KIND_FORWARD,
 	     REFS(buf_ref(&v->prob), buf_ref(&v->map),
-		  b->in->slice->at.tp ? NO_REF : stat, buf_ref(&all)),
+		  b->in->slice->at.tp ? NO_REF : stat, buf_ref(&all),
+		  param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer)),
 	     NULL, 0)
 		->moe = d;
 	gather_free(b, &all, &v->logits);
@@ -363,27 +368,18 @@ static struct buf router_input(struct build *b, struct buf *dprob,
 	struct ref coef = {offsetof(struct kern_scalars, moe_coef),
 			   FAMILY_HOST};
 	struct ref mine = buf_part(b, &all, b->first_row * d->E);
-	double flops = 2 * (double)b->rows * (double)d->E * (double)b->C;
 
 	emit(b, OP_ROUTE_BWD, KIND_BACKWARD,
-	     REFS(buf_ref(&all), buf_ref(dprob), buf_ref(&v->logits),
-		  buf_ref(&v->map), coef),
+	     REFS(buf_ref(&all),
+		  param_ref(b, FAMILY_GRAD, PART_EXPERT_BIAS, b->layer),
+		  buf_ref(dprob), buf_ref(&v->logits), buf_ref(&v->map), coef),
 	     NULL, 0)
 		->moe = d;
 	buf_free(b, dprob);
 	buf_free(b, &v->logits);
 	buf_free(b, &v->map);
-	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD,
-	     REFS(param_ref(b, FAMILY_GRAD, PART_ROUTER_W, b->layer), mine,
-		  buf_ref(&v->y2)),
-	     DIMS(b->rows, d->E, b->C))
-		->flops = flops;
-	dy = buf_new(b, FAMILY_ACT, b->rows * b->C);
-	emit(b, OP_LINEAR_BWD_X, KIND_BACKWARD,
-	     REFS(buf_ref(&dy), mine,
-		  param_ref(b, FAMILY_PARAM, PART_ROUTER_W, b->layer)),
-	     DIMS(b->rows, d->E, b->C))
-		->flops = flops;
+	linear_weight_mine(b, mine, buf_ref(&v->y2), PART_ROUTER_W, d->E, b->C);
+	dy = linear_input_mine(b, mine, PART_ROUTER_W, d->E, b->C);
 	buf_free(b, &all);
 	return dy;
 }

@@ -124,14 +124,15 @@ static void emit_sumsq(struct build *b)
 
 	for (int i = 0; i < s->pieces; i++) {
 		const struct piece *p = &s->piece[i];
-		int64_t layer = b->in->weights->list[p->weight].layer;
+		const struct weight *w = &b->in->weights->list[p->weight];
 		int64_t end = p->at + box_elements(&p->box);
-		int metric = METRIC_SUMSQ + (int)grads_of(b, layer);
+		int metric = METRIC_SUMSQ + (int)grads_of(b, w->layer);
+		bool skip = p->replica || w->counts;
 
 		acc.at =
 			(int64_t)offsetof(struct kern_scalars, metrics[metric]);
 
-		for (int k = 0; k < shards && !p->replica; k++) {
+		for (int k = 0; k < shards && !skip; k++) {
 			lo = shard[k][0] < p->at ? p->at : shard[k][0];
 			hi = shard[k][1] > end ? end : shard[k][1];
 			if (lo < hi)
@@ -173,11 +174,17 @@ static void emit_update(struct build *b, const struct param *p, int64_t lo,
 			int64_t hi, int64_t own)
 {
 	const struct prog *x = b->out;
+	struct ref to = flat_ref(b, FAMILY_PARAM, lo);
+	struct ref master = state_ref(b, x->master, own);
+	struct ref grad = flat_ref(b, FAMILY_GRAD, lo);
 
+	if (p->counts) {
+		moe_balance(b, p->layer, to, master, grad, hi - lo);
+		return;
+	}
 	emit(b, OP_ADAMW, KIND_OPTIM,
-	     REFS(flat_ref(b, FAMILY_PARAM, lo), state_ref(b, x->master, own),
-		  state_ref(b, x->m, own), state_ref(b, x->v, own),
-		  flat_ref(b, FAMILY_GRAD, lo)),
+	     REFS(to, master, state_ref(b, x->m, own), state_ref(b, x->v, own),
+		  grad),
 	     DIMS(hi - lo, grads_of(b, p->layer)))
 		->flag = p->decay;
 }

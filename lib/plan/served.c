@@ -21,10 +21,15 @@ static bool shape_has(const struct shape *s, enum feature feature)
 	case OF_GATED: return s->gated_linear_unit;
 	case OF_WINDOW: return s->window_size.count;
 	case OF_STREAMS: return s->enable_mhc_connections;
+	case OF_GROUPED: return !s->multi_latent_attention;
 	case OF_ROPE: return has_positions(s);
+	case OF_GROUPED_ROPE:
+		return has_positions(s) && !s->multi_latent_attention;
 	case OF_ROPE_SCALING: return s->rope_scaling;
 	case OF_MROPE: return s->position_embedding_type == POS_MROPE;
-	case OF_YARN: return s->position_embedding_type == POS_YARN;
+	case OF_YARN:
+		return s->position_embedding_type == POS_YARN &&
+		       !s->multi_latent_attention;
 	case OF_LATENT: return s->multi_latent_attention;
 	case OF_DELTA: return variant == VARIANT_GDN || variant == VARIANT_GDN2;
 	case OF_INDEXER: return variant == VARIANT_DSA;
@@ -76,10 +81,14 @@ static const char *const lacks[FEATURES] = {
 	[OF_GATED] = "gated_linear_unit is false",
 	[OF_WINDOW] = "window_size is not given",
 	[OF_STREAMS] = "enable_mhc_connections is false",
+	[OF_GROUPED] = "multi_latent_attention is true",
 	[OF_ROPE] = "position_embedding_type has no rotation",
+	[OF_GROUPED_ROPE] = "position_embedding_type has no rotation, or "
+			    "multi_latent_attention is true",
 	[OF_ROPE_SCALING] = "rope_scaling is false",
 	[OF_MROPE] = "position_embedding_type is not mrope",
-	[OF_YARN] = "position_embedding_type is not yarn",
+	[OF_YARN] = "position_embedding_type is not yarn, or "
+		    "multi_latent_attention is true",
 	[OF_LATENT] = "multi_latent_attention is false",
 	[OF_DELTA] = "experimental_attention_variant is neither gdn nor gdn2",
 	[OF_INDEXER] = "experimental_attention_variant is not dsa",
@@ -236,6 +245,9 @@ static void unserved_spec(const struct config *c, struct report *r)
 	if (c->shape.window_size.count && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-attention", shape, window_size,
 			 "windows of attention are run on CPUs only so far");
+	if (c->shape.multi_latent_attention && c->spec.device == DEVICE_CUDA)
+		UNSERVED("served-attention", shape, multi_latent_attention,
+			 "latent attention is run on CPUs only so far");
 	if (c->spec.pipeline_dtype != DTYPE_NAMED + dtype)
 		UNSERVED("served-precision", spec, pipeline_dtype,
 			 "messages between stages have params_dtype so far");

@@ -138,6 +138,13 @@ int64_t shape_layers(const struct shape *s);
 /* Rows of the fused qkv projection: (heads + 2 groups) * head width. */
 int64_t shape_qkv_rows(const struct shape *s);
 
+/* Widths of a head's query and key, and of its value; its rotated part. */
+int64_t shape_head_width(const struct shape *s);
+int64_t shape_value_width(const struct shape *s);
+
+/* Heads of keys and values; latent attention's are as many as its queries. */
+int64_t shape_groups(const struct shape *s);
+
 /* The parameters of the whole model: true vocabulary, tied weights once. */
 int64_t shape_parameters(const struct shape *s);
 

@@ -71,6 +71,24 @@ int64_t shape_layers(const struct shape *s)
 	return s->num_layers + s->mtp_num_layers;
 }
 
+int64_t shape_head_width(const struct shape *s)
+{
+	return s->multi_latent_attention
+		       ? s->qk_head_dim + s->qk_pos_emb_head_dim
+		       : s->kv_channels;
+}
+
+int64_t shape_value_width(const struct shape *s)
+{
+	return s->multi_latent_attention ? s->v_head_dim : s->kv_channels;
+}
+
+int64_t shape_groups(const struct shape *s)
+{
+	return s->multi_latent_attention ? s->num_attention_heads
+					 : s->num_query_groups;
+}
+
 int64_t shape_qkv_rows(const struct shape *s)
 {
 	return (s->num_attention_heads + 2 * s->num_query_groups) *
@@ -102,18 +120,18 @@ static wide mlp_count(const struct shape *s, int64_t width, int64_t in)
 static wide latent_count(const struct shape *s)
 {
 	int64_t h = s->hidden_size, heads = s->num_attention_heads;
-	int64_t q = heads * (s->qk_head_dim + s->qk_pos_emb_head_dim);
+	int64_t q = heads * shape_head_width(s);
 	int64_t kv = heads * (s->qk_head_dim + s->v_head_dim);
 	int64_t q_rank = s->q_lora_rank, kv_rank = s->kv_lora_rank;
 	wide n = 0;
 
 	if (q_rank)
 		n += linear_count(q_rank, h, false) +
-		     linear_count(q, q_rank, s->add_bias_linear);
+		     linear_count(q, q_rank, false);
 	else
-		n += linear_count(q, h, s->add_bias_linear);
+		n += linear_count(q, h, false);
 	n += linear_count(kv_rank + s->qk_pos_emb_head_dim, h, false);
-	n += linear_count(kv, kv_rank, s->add_bias_linear);
+	n += linear_count(kv, kv_rank, false);
 	n += linear_count(h, heads * s->v_head_dim, s->add_bias_linear);
 	if (s->qk_layernorm)
 		n += (q_rank ? norm_count(s, q_rank) : 0) +

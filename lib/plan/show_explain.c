@@ -134,7 +134,7 @@ static void explain_shares(FILE *f, const struct show *s)
 		    ? ", a multiple of make_vocab_size_divisible_by x tp"
 		    : " (should_pad_vocab is false)",
 	    padded / g->tp, g->tp);
-	if (g->tp > shape->num_query_groups)
+	if (g->tp > shape_groups(shape))
 		say(f, s,
 		    "copies of k and v = %" PRId64
 		    ": tp %d / num_query_groups %" PRId64,

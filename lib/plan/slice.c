@@ -175,6 +175,7 @@ static struct param *add_cut(struct builder *b, enum part part, int64_t layer,
 		      w->split == SPLIT_COLS ? cols / parts : cols);
 	p->cls = w->cls;
 	p->decay = w->decay;
+	p->counts = w->counts;
 	p->sum_tp = (tp || w->head_partial) && parts > 1;
 	for (; n--; expert++) {
 		cut_one(b, p, first, expert);
@@ -222,6 +223,7 @@ static void add_layer(struct builder *b, int64_t layer)
 	add_mlp(b, PART_FC1_W, PART_GATE_W, PART_UP_W, PART_FC2_W, layer);
 	add_part(b, PART_ROUTER_W, layer);
 	add_part(b, PART_ROUTER_B, layer);
+	add_part(b, PART_EXPERT_BIAS, layer);
 	add_mlp(b, PART_EXPERT_FC1_W, PART_EXPERT_GATE_W, PART_EXPERT_UP_W,
 		PART_EXPERT_FC2_W, layer);
 	add_mlp(b, PART_SHARED_FC1_W, PART_SHARED_GATE_W, PART_SHARED_UP_W,
@@ -351,8 +353,8 @@ void slice_build(struct slice *out, const struct shape *s,
 		.kv_copies = 1,
 		.sharding = p->data_parallel_sharding_strategy,
 	};
-	if (g->tp > s->num_query_groups)
-		out->kv_copies = (int)(g->tp / s->num_query_groups);
+	if (g->tp > shape_groups(s))
+		out->kv_copies = (int)(g->tp / shape_groups(s));
 	out->layer_first =
 		arena_alloc(a, (size_t)w->layers, sizeof(*out->layer_first));
 	for (int64_t i = 0; i < w->layers; i++)

@@ -39,6 +39,7 @@ struct param {
 	int64_t at; /* elements from the start of the flat buffer */
 	int first_piece, pieces;
 	bool decay;
+	bool counts;	    /* an expert bias: weight.h */
 	bool sum_tp;	    /* gradient summed over tp */
 	int64_t kv_row;	    /* rows from here are copies of k and v on */
 	bool sum_kv;	    /* kv_copies consecutive tp ranks: summed */

@@ -54,7 +54,7 @@ static void count_weights(struct sum *s, const struct weights *w,
 			const struct piece *x =
 				&slice->piece[p->first_piece + k];
 
-			if (x->replica == 0 && !seen[x->weight])
+			if (x->replica == 0 && !seen[x->weight] && !p->counts)
 				s->stage[stage].parameters +=
 					weight_elements(&w->list[x->weight]);
 			seen[x->weight] = true;

@@ -81,12 +81,42 @@ static void add_linear(struct builder *b, enum part part, const char *name,
 	}
 }
 
+/* Down to the ranks, whole on every rank, and up to this rank's heads. */
+static void add_latent(struct builder *b)
+{
+	const struct shape *s = b->s;
+	int64_t h = s->hidden_size, heads = s->num_attention_heads;
+	int64_t rank = s->q_lora_rank, kv = s->kv_lora_rank;
+
+	if (rank)
+		add(b, PART_Q_DOWN_W, "attn/q_down/w", rank, h)->token_partial =
+			true;
+	add(b, PART_KV_DOWN_W, "attn/kv_down/w", kv + s->qk_pos_emb_head_dim, h)
+		->token_partial = true;
+	if (s->qk_layernorm && rank)
+		add_norm(b, PART_Q_NORM_W, "attn/q_norm", rank, false);
+	if (s->qk_layernorm)
+		add_norm(b, PART_K_NORM_W, "attn/kv_norm", kv, false);
+	add_linear(b, PART_Q_UP_W, rank ? "attn/q_up" : "attn/q",
+		   heads * shape_head_width(s), rank ? rank : h, SPLIT_ROWS,
+		   false, 0);
+	add_linear(b, PART_KV_UP_W, "attn/kv_up",
+		   heads * (s->qk_head_dim + s->v_head_dim), kv, SPLIT_ROWS,
+		   false, 0);
+	add_linear(b, PART_PROJ_W, "attn/proj", h, heads * s->v_head_dim,
+		   SPLIT_COLS, s->add_bias_linear, 0);
+}
+
 static void add_attention(struct builder *b)
 {
 	const struct shape *s = b->s;
 	int64_t h = s->hidden_size, d = s->kv_channels;
 
 	add_norm(b, PART_ATTN_NORM_W, "attn_norm", h, false);
+	if (s->multi_latent_attention) {
+		add_latent(b);
+		return;
+	}
 	add_linear(b, PART_QKV_W, "attn/qkv", shape_qkv_rows(s), h, SPLIT_QKV,
 		   s->add_bias_linear || s->add_qkv_bias, 0);
 	if (s->qk_layernorm) {
@@ -148,6 +178,10 @@ static void add_layer(struct builder *b, bool moe)
 	if (s->add_bias_linear)
 		add(b, PART_ROUTER_B, "moe/router/b", s->num_moe_experts, 0)
 			->token_partial = true;
+	if (s->moe_router_enable_expert_bias)
+		add(b, PART_EXPERT_BIAS, "moe/router/expert_bias",
+		    s->num_moe_experts, 0)
+			->counts = true;
 	add_mlp(b, &expert, s->moe_ffn_hidden_size, s->num_moe_experts);
 	if (IS_SET(s->moe_shared_expert_intermediate_size))
 		add_mlp(b, &shared, s->moe_shared_expert_intermediate_size, 0);
@@ -187,7 +221,7 @@ static void add_mtp(struct builder *b)
 
 bool weights_known(const struct shape *s)
 {
-	return !s->multi_latent_attention && !s->heterogeneous_block_specs &&
+	return !s->heterogeneous_block_specs &&
 	       !s->experimental_attention_variant &&
 	       !s->attention_output_gate && !s->enable_mhc_connections &&
 	       s->softmax_type != SOFTMAX_LEARNABLE &&

@@ -23,7 +23,11 @@ enum part {
 	PART_ATTN_NORM_B,
 	PART_QKV_W, /* rows by group: its query heads, then k, then v */
 	PART_QKV_B,
-	PART_Q_NORM_W,
+	PART_Q_DOWN_W, /* latent attention: to the compressed query, */
+	PART_KV_DOWN_W, /* and to the compressed k and v, then shared positions */
+	PART_Q_UP_W, /* rows by head; without compression of the hidden state */
+	PART_KV_UP_W,  /* rows by head: k without positions, then v */
+	PART_Q_NORM_W, /* of heads, or latent attention's of the compressed */
 	PART_Q_NORM_B,
 	PART_K_NORM_W,
 	PART_K_NORM_B,
@@ -41,6 +45,7 @@ enum part {
 	PART_FC2_B,
 	PART_ROUTER_W,
 	PART_ROUTER_B,
+	PART_EXPERT_BIAS, /* steers a router's choice */
 	PART_EXPERT_FC1_W,
 	PART_EXPERT_FC1_B,
 	PART_EXPERT_GATE_W,
@@ -104,6 +109,11 @@ struct weight {
 	enum init init;
 	bool decay; /* weight decay applies: matrices, not vectors */
 	/*
+	 * An expert bias: no parameter.  Its gradient counts tokens, which the
+	 * step's end moves it by; no norm has them, AdamW leaves it alone.
+	 */
+	bool counts;
+	/*
 	 * A whole copy whose gradient each rank has only for its own tokens
 	 * under sequence parallelism, and so is summed over tp.
 	 */
@@ -120,9 +130,9 @@ struct weights {
 };
 
 /*
- * Whether the weights of S are known: not those of latent and linear attention,
- * of gates, sinks, hyper-connections and latent experts, and of layers with sizes of their own,
- * which only shape_parameters counts so far.
+ * Whether the weights of S are known: not those of linear and sparse attention, of
+ * gates, sinks, hyper-connections and latent experts, and of layers with sizes
+ * of their own, which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

@@ -159,7 +159,7 @@ static void works_latent(struct works *w, const struct work_dims *d,
 		.qk = (double)(s->qk_head_dim + s->qk_pos_emb_head_dim),
 		.v = (double)s->v_head_dim,
 	};
-	bool bias = s->add_bias_linear, up = q_rank > 0;
+	bool up = q_rank > 0;
 
 	h.G = h.H;
 	if (up)
@@ -171,12 +171,13 @@ static void works_latent(struct works *w, const struct work_dims *d,
 		work_inner_norm(w, d, 0, d->rows, kv, 1);
 	if (d->sp)
 		work_comm(w, PROG_ALL_GATHER, GROUP_TP,
-			  d->rows * (q_rank + kv + pos) * d->elem, 1, 2);
+			  d->rows * ((up ? q_rank : d->C) + kv + pos) * d->elem,
+			  1, 2);
 	for (int i = 0; i < 2; i++) {
 		double in = i ? kv : up ? q_rank : d->C;
 		double out = h.H * (i ? (double)s->qk_head_dim + h.v : h.qk);
 		struct work *x = work_gemm(w, d, MODULE_MLA_UP, d->N, out, in,
-					   bias, true);
+					   false, true);
 
 		x->part = x->keep;
 	}
@@ -185,7 +186,7 @@ static void works_latent(struct works *w, const struct work_dims *d,
 		->keep = d->N * h.H * pos * d->elem;
 	add_indexer(w, d);
 	add_softmax(w, d, layer, &h);
-	work_gemm(w, d, 0, d->N, d->C, h.H * h.v, bias, false);
+	work_gemm(w, d, 0, d->N, d->C, h.H * h.v, s->add_bias_linear, false);
 }
 
 /* The gated delta rule, in chunks of tokens. */

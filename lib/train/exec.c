@@ -296,6 +296,10 @@ static bool run_forward(const struct kern *k, const struct op *op,
 		k->rope(a->q, p[0], p[1], &a->attn, n[0], n[1],
 			op->flag ? -1 : 1);
 		return true;
+	case OP_LATENT_FWD:
+		k->latent_fwd(a->q, p[0], p[1], p[2], p[3], p[4], &a->attn,
+			      n[0], n[1]);
+		return true;
 	case OP_ATTN_FWD:
 		k->attn_fwd(a->q, p[0], p[1], p[2], p[3], &a->attn);
 		return true;
@@ -344,6 +348,10 @@ static bool run_backward(const struct kern *k, const struct op *op,
 	case OP_BIAS_BWD:
 		k->bias_bwd(a->q, p[0], p[1], n[0], n[1]);
 		return true;
+	case OP_LATENT_BWD:
+		k->latent_bwd(a->q, p[0], p[1], p[2], p[3], p[4], &a->attn,
+			      n[0], n[1]);
+		return true;
 	case OP_ATTN_BWD:
 		k->attn_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn);
 		return true;
@@ -363,10 +371,13 @@ static bool run_moe(const struct kern *k, const struct op *op,
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		k->route_fwd(a->q, p[0], p[1], p[2], p[3], op->moe);
+		k->route_fwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
 		return true;
 	case OP_ROUTE_BWD:
-		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
+		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], op->moe);
+		return true;
+	case OP_BALANCE:
+		k->balance(a->q, p[0], p[1], p[2], n[0], op->moe);
 		return true;
 	case OP_GATHER:
 		k->gather(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);

@@ -106,7 +106,7 @@ static void time_attn(int64_t B, int64_t H, int64_t G, int64_t T, int64_t D,
 	d.T = T;
 	d.H = H;
 	d.G = G;
-	d.D = D;
+	d.D = d.Dv = D;
 	d.scale = 1 / sqrt((double)D);
 	d.heads = H;
 	d.drop = dropout;

@@ -36,7 +36,7 @@ static uint64_t key[2] = {1, 2};
 static struct kern_drop drop = {.key = key};
 static struct kern_norm_dims norm = {N, C, KERN_RMSNORM, false, 1e-5};
 static struct kern_attn_dims attn = {
-	.B = B, .T = T, .H = H, .G = H, .D = D, .scale = 0.125, .heads = H};
+	.B = B, .T = T, .H = H, .G = H, .D = D, .Dv = D, .scale = 0.125, .heads = H};
 static const struct kern_adam adam = {1e-4, 0.1, 0.9, 0.95,
 				      1e-8, 0.1, 0.1, 1.0};
 
