@@ -50,7 +50,8 @@ enum part {
 	PART_EXPERT_UP_B,
 	PART_EXPERT_FC2_W,
 	PART_EXPERT_FC2_B,
-	PART_SHARED_FC1_W, /* the expert that every token visits */
+	PART_SHARED_ROUTER_W, /* how much of the expert that every token visits */
+	PART_SHARED_FC1_W,
 	PART_SHARED_FC1_B,
 	PART_SHARED_GATE_W,
 	PART_SHARED_GATE_B,
@@ -127,7 +128,7 @@ struct weights {
 
 /*
  * Whether the weights of S are known: not those of latent and linear attention,
- * of gates, sinks, hyper-connections and latent experts, and of layers with sizes of their own,
+ * of its gates, of sinks, hyper-connections and latent experts, and of layers with sizes of their own,
  * which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
