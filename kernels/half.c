@@ -305,20 +305,29 @@ static void HALF(act_bwd)(struct queue *q, void *dx, const void *dy,
 }
 
 static void HALF(route_fwd)(struct queue *q, void *prob, int32_t *map,
-			    double *stat, const void *logits, const void *bias,
+			    const void *logits, const void *bias,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
-	int64_t n = dims->ranks * dims->M * dims->E;
+	float *f = widen(&r, logits, dims->ranks * dims->M * dims->E);
 
-	K(route_fwd)
-	(NULL, prob, map, stat, widen(&r, logits, n), widen(&r, bias, dims->E),
-	 dims);
+	K(route_fwd)(NULL, prob, map, f, widen(&r, bias, dims->E), dims);
+}
+
+static void HALF(route_loss)(struct queue *q, double *stat, const void *logits,
+			     const int32_t *map, const double *tally,
+			     const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+
+	K(route_loss)
+	(NULL, stat, widen(&r, logits, dims->M * dims->E), map, tally, dims);
 }
 
 static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
 			    const void *dprob, const void *logits,
-			    const int32_t *map, const double *coef,
+			    const int32_t *map, const double *tally,
+			    const double *coef,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
@@ -326,7 +335,7 @@ static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
 	float *fd = room(&r, n);
 
 	K(route_bwd)
-	(NULL, fd, count, dprob, widen(&r, logits, n), map, coef, dims);
+	(NULL, fd, count, dprob, widen(&r, logits, n), map, tally, coef, dims);
 	settle(dlogits, fd, n);
 }
 
@@ -526,6 +535,8 @@ const struct kern HALF(cpu) = {
 	.act_fwd = HALF(act_fwd),
 	.act_bwd = HALF(act_bwd),
 	.route_fwd = HALF(route_fwd),
+	.tally = K(tally),
+	.route_loss = HALF(route_loss),
 	.route_bwd = HALF(route_bwd),
 	.balance = HALF(balance),
 	.gather = HALF(gather),

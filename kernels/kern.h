@@ -134,6 +134,8 @@ enum { KERN_EXPERTS = 4096 };
  * bias:
  *   AUX      E / (K M^2) sum over n, e of c(e) P(n, e)
  *   SEQ_AUX  the same in each sample, of T tokens, and their mean
+ *   GLOBAL   AUX with the c(e) of a step's micro-batches so far, on all ranks,
+ *            as if it were one micro-batch
  *   Z        the mean of the squares of log sum exp logits
  */
 struct kern_moe_dims {
@@ -141,8 +143,8 @@ struct kern_moe_dims {
 	enum kern_score score;
 	bool pre; /* of KERN_SOFTMAX */
 	double scale;
-	int64_t groups, group_topk; /* 0: no limit */
-	double aux, seq_aux, z;	    /* coefficients */
+	int64_t groups, group_topk;	/* 0: no limit */
+	double aux, seq_aux, global, z; /* coefficients */
 	/*
 	 * The N tokens are those of the RANKS that deal out the experts, a
 	 * micro-batch each; number ME is this rank's, and experts FIRST ..
@@ -156,6 +158,12 @@ struct kern_moe_dims {
 	/* Of a bias: its step, and how many of a step's tokens go to an
 	 * expert in the mean. */
 	double bias_rate, fair;
+	/*
+	 * Sinkhorn: a token goes to the experts with the largest logits plus
+	 * log w(e), where w makes all experts equally likely for its
+	 * micro-batch.
+	 */
+	bool sinkhorn;
 };
 
 /*
@@ -361,12 +369,22 @@ struct kern {
 
 	/*
 	 * Where tokens go: prob (N, K), in the sum type, and map, from
-	 * logits (N, E) and bias (E, or NULL).  stat (MOE_METRICS, or NULL) +=
-	 * what enum kern_moe says of this rank's micro-batch.
+	 * logits (N, E) and bias (E, or NULL).
 	 */
 	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
-			  double *stat, const void *logits, const void *bias,
+			  const void *logits, const void *bias,
 			  const struct kern_moe_dims *dims);
+	/* tally (E, double) += the c(e) of this rank's micro-batch. */
+	void (*tally)(struct queue *q, double *tally, const int32_t *map,
+		      const struct kern_moe_dims *dims);
+	/*
+	 * stat (MOE_METRICS) += what enum kern_moe says of this rank's
+	 * micro-batch, for its logits (M, E).  tally (E): what GLOBAL is of,
+	 * NULL if there is none.
+	 */
+	void (*route_loss)(struct queue *q, double *stat, const void *logits,
+			   const int32_t *map, const double *tally,
+			   const struct kern_moe_dims *dims);
 	/*
 	 * Of this rank's micro-batch, for its logits (M, E): dlogits = what
 	 * dprob (M, K) gives, and *coef times the gradients of the losses.
@@ -375,8 +393,8 @@ struct kern {
 	 */
 	void (*route_bwd)(struct queue *q, void *dlogits, void *count,
 			  const void *dprob, const void *logits,
-			  const int32_t *map, const double *coef,
-			  const struct kern_moe_dims *dims);
+			  const int32_t *map, const double *tally,
+			  const double *coef, const struct kern_moe_dims *dims);
 	/*
 	 * bias (n of its E) += the rate where count (n), of all tokens of a
 	 * step, is below the fair one, -= where it is above.  master as

@@ -84,12 +84,17 @@ void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 		enum kern_act act, bool gated);
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 		int64_t N, int64_t F, enum kern_act act, bool gated);
-void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const void *bias,
-		  const struct kern_moe_dims *dims);
+void K(route_fwd)(struct queue *q, void *prob, int32_t *map, const void *logits,
+		  const void *bias, const struct kern_moe_dims *dims);
+void K(tally)(struct queue *q, double *tally, const int32_t *map,
+	      const struct kern_moe_dims *dims);
+void K(route_loss)(struct queue *q, double *stat, const void *logits,
+		   const int32_t *map, const double *tally,
+		   const struct kern_moe_dims *dims);
 void K(route_bwd)(struct queue *q, void *dlogits, void *count,
 		  const void *dprob, const void *logits, const int32_t *map,
-		  const double *coef, const struct kern_moe_dims *dims);
+		  const double *tally, const double *coef,
+		  const struct kern_moe_dims *dims);
 void K(balance)(struct queue *q, void *bias, void *master, const void *count,
 		int64_t n, const struct kern_moe_dims *dims);
 void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,

@@ -95,6 +95,7 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/fc2/w", "mlp.experts.N.linear_fc2.weight"},
+		{"moe/shared/router/w", "mlp.shared_experts.gate_weight"},
 		{"moe/shared/gate/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/up/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/fc2/w", "mlp.shared_experts.linear_fc2.weight"},
@@ -479,6 +480,11 @@ VARIANT(mla_moe_mtp, "mla-moe-mtp")
 VARIANT(moe_bias, "moe-bias")
 VARIANT(moe_bias_mtp, "moe-bias-mtp")
 VARIANT(moe_bias_softplus, "moe-bias-softplus")
+VARIANT(moe_shared_gate, "moe-shared-gate")
+VARIANT(moe_global, "moe-global")
+VARIANT(moe_global_mtp, "moe-global-mtp")
+VARIANT(moe_sinkhorn, "moe-sinkhorn")
+VARIANT(moe_sinkhorn_one, "moe-sinkhorn-one")
 
 /* Experts under other numbers, groups kept together: the same model. */
 static void test_moe_turned(void **state)
@@ -528,6 +534,11 @@ int main(void)
 		cmocka_unit_test(test_moe_bias),
 		cmocka_unit_test(test_moe_bias_mtp),
 		cmocka_unit_test(test_moe_bias_softplus),
+		cmocka_unit_test(test_moe_shared_gate),
+		cmocka_unit_test(test_moe_global),
+		cmocka_unit_test(test_moe_global_mtp),
+		cmocka_unit_test(test_moe_sinkhorn),
+		cmocka_unit_test(test_moe_sinkhorn_one),
 		cmocka_unit_test(test_moe_turned),
 		cmocka_unit_test(test_mla_rope),
 		cmocka_unit_test(test_mla_whole_query),

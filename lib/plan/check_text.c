@@ -299,7 +299,7 @@ static const struct check_text table[] = {
 	"Of its checkpoints train-worker loads the newest and keeps the newest save_retain."},
 {"served-context", "place.context_parallel_size", "context_parallel_size = 2;", "no context_parallel_size",
 	"What the ranks of cp would own is planned and drawn, not run."},
-{"served-experts", "shape.moe_shared_expert_gate shape.add_bias_linear place.expert_tensor_parallel_size run.moe_router_load_balancing_type spec.moe_router_dtype", "moe_shared_expert_gate = true;", "moe_shared_expert_gate = false;",
+{"served-experts", "shape.moe_latent_size shape.add_bias_linear place.expert_tensor_parallel_size run.moe_router_load_balancing_type spec.moe_router_dtype", "moe_latent_size = 48;", "no moe_latent_size",
 	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
 {"served-experts-device", "shape.num_moe_experts spec.device", "device = \"cuda\";", "device = \"cpu\";",
 	"The kernels of routers and experts are written for CPUs so far."},

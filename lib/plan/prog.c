@@ -277,6 +277,7 @@ static void build_train(struct build *b)
 	b->layer = -1;
 	emit(b, OP_ZERO, KIND_OPTIM, REFS(((struct ref){0, FAMILY_GRAD})),
 	     DIMS(b->out->bytes[FAMILY_GRAD]));
+	moe_begin(b);
 	list_slots(b);
 	step_finish(b);
 }

@@ -250,6 +250,8 @@ const char *op_code_name(int code)
 		"activation",
 		"activation gradient",
 		"router",
+		"tokens of experts",
+		"router loss",
 		"router gradient",
 		"expert bias",
 		"rows to experts",

@@ -26,6 +26,11 @@ struct norm_saved {
 	struct buf x, stat;
 };
 
+/* What a router's forward leaves, for its tokens and its backward. */
+struct routed {
+	struct buf logits, prob, map, tally;
+};
+
 /* What the forward of one layer leaves for its backward. */
 struct layer_saved {
 	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
@@ -33,7 +38,8 @@ struct layer_saved {
 	struct buf q_latent, kv_latent;	       /* what goes up to the heads */
 	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
 	/* of a mixture of experts; fc1 and act are the experts' */
-	struct buf logits, prob, map, shared_fc1, shared_act;
+	struct routed router, gate; /* to all, and of the shared one */
+	struct buf shared_fc1, shared_act;
 };
 
 /* What the forward of a depth of multi-token prediction leaves. */
@@ -105,7 +111,10 @@ struct build {
 	/* (N H, D) and (N G, D), or latent attention's two ranks */
 	const struct kern_norm_dims *qnorm, *knorm;
 	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
-	const struct kern_moe_dims *moe; /* the decoder's, of depths; or NULL */
+	/* the decoder's, of depths, in evaluation; or NULL */
+	const struct kern_moe_dims *moe;
+	const struct kern_moe_dims *gate; /* of the shared expert, or NULL */
+	struct buf tally; /* of all layers, double (layers, E) */
 	struct buf attn_scratch, comm_scratch;
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */
@@ -246,6 +255,9 @@ struct buf latent_backward(struct build *b, struct buf *dqkv,
 struct mlp {
 	enum part fc1, fc2;
 	int64_t width; /* on this rank */
+	/* What its activations are multiplied by, and that one's gradient. */
+	const struct kern_moe_dims *gate; /* or NULL */
+	struct ref prob, row, dprob;
 };
 
 /* This rank's part of its output (N, C) for Y; a bias of fc2 is left out. */
@@ -265,6 +277,8 @@ struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1);
 
 /* prog_moe.c: experts in the place of the mlp */
 void moe_dims(struct build *b);
+/* At the start of a step. */
+void moe_begin(struct build *b);
 /* Whether the layer has experts. */
 bool moe_has(const struct build *b);
 /* This rank's part of the output (N, C) for Y, all rows of the norm's. */

@@ -83,13 +83,20 @@ static struct traffic moe_traffic(const struct op *op)
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		return (struct traffic){
-			d->ranks * d->M * d->E + d->E * has(op, 4), all,
-			4 * kern_map_size(d) + 16 * MOE_METRICS * has(op, 2)};
+		return (struct traffic){d->ranks * d->M * d->E +
+						d->E * has(op, 3),
+					all, 4 * kern_map_size(d)};
+	case OP_TALLY:
+		return (struct traffic){0, 0, 4 * kern_map_size(d) + 16 * d->E};
+	case OP_ROUTE_LOSS:
+		return (struct traffic){d->M * d->E, 0,
+					4 * kern_map_size(d) +
+						16 * MOE_METRICS +
+						8 * d->E * has(op, 3)};
 	case OP_ROUTE_BWD:
-		return (struct traffic){2 * d->M * d->E,
-					mine + 2 * d->E * has(op, 1),
-					4 * kern_map_size(d) + 8};
+		return (struct traffic){
+			2 * d->M * d->E, mine + 2 * d->E * has(op, 1),
+			4 * kern_map_size(d) + 8 + 8 * d->E * has(op, 5)};
 	case OP_BALANCE:
 		return has(op, 1) ? (struct traffic){n[0], 3 * n[0], 0}
 				  : (struct traffic){2 * n[0], n[0], 0};

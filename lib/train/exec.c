@@ -371,10 +371,15 @@ static bool run_moe(const struct kern *k, const struct op *op,
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		k->route_fwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
+		k->route_fwd(a->q, p[0], p[1], p[2], p[3], op->moe);
+		return true;
+	case OP_TALLY: k->tally(a->q, p[0], p[1], op->moe); return true;
+	case OP_ROUTE_LOSS:
+		k->route_loss(a->q, p[0], p[1], p[2], p[3], op->moe);
 		return true;
 	case OP_ROUTE_BWD:
-		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], op->moe);
+		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+			     op->moe);
 		return true;
 	case OP_BALANCE:
 		k->balance(a->q, p[0], p[1], p[2], n[0], op->moe);
