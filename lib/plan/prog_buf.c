@@ -267,6 +267,9 @@ const char *op_code_name(int code)
 		"copy",
 		"join",
 		"cut",
+		"positions of generation",
+		"rope of generation",
+		"attention to the cache",
 		"communication",
 		"wait",
 	};

@@ -35,6 +35,11 @@ static struct traffic attn_traffic(const struct op *op)
 	switch (op->code) {
 	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
 	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
+	case OP_ROPE_AT: return (struct traffic){2 * qkv, 2 * N * op->n[0], 0};
+	case OP_ATTN_AT: /* at the worst, a full cache */
+		return (struct traffic){
+			qkv + o + 2 * d->B * d->G * d->D * (d->T + op->n[0]), 0,
+			4 * d->B};
 	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
 	}
 }
