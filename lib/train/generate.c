@@ -2,14 +2,7 @@
 #include "lib/train/generate.h"
 
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "lib/base/json.h"
-#include "lib/base/log.h"
-#include "lib/base/sys.h"
 
 enum why { GOES_ON, ENDS_LENGTH, ENDS_TOKEN };
 
@@ -33,10 +26,10 @@ struct gen {
 	const struct prog_gen *g;
 	const struct prompts *prompts;
 	const struct gen_options *opt;
-	const struct gen_hook *hook;
+	const struct gen_hooks *hooks;
 	struct text *text;  /* [prompts] */
 	int64_t next;	    /* the first one that has not begun */
-	int64_t printed;    /* and that was not printed */
+	int64_t given;	    /* and that no hook was given */
 	int64_t *slot;	    /* [dp * slots]: which text, or -1 */
 	int64_t slots;	    /* of each dp rank */
 	int32_t *mine;	    /* {asked to stop, tokens (slots, rows)} */
@@ -262,7 +255,7 @@ static int run_list(struct gen *g, const struct gen_pass *pass, int k,
 	struct exec *x = &g->t->exec;
 	struct kern_scalars unused;
 
-	g->mine[0] = g->hook->run(g->hook->arg);
+	g->mine[0] = g->hooks->run(g->hooks->arg);
 	if (exec_prepare(x, e))
 		return -1;
 	feed(g, pass, k);
@@ -328,55 +321,24 @@ static int depth_pass(struct gen *g, const struct gen_pass *pass, int k,
 	return 0;
 }
 
-/* New tokens of X as text; what is no UTF-8 is '?' there. */
-static json_t *bytes_of(const struct text *x, struct arena *a)
+/* To rank 0's hook, what is next in the order of the prompts. */
+static int give_texts(struct gen *g, struct err *e)
 {
-	size_t n = (size_t)(x->len - x->prompt);
-	char *s = arena_alloc(a, n + 1, 1);
-	json_t *text;
+	for (; g->given < g->next && g->text[g->given].ends; g->given++) {
+		const struct text *x = &g->text[g->given];
+		const struct gen_text out = {
+			.prompt = g->given + 1,
+			.ids = x->ids + x->prompt,
+			.count = x->len - x->prompt,
+			.ended = x->ends == ENDS_TOKEN,
+			.drafts = x->proposed,
+			.accepted = x->accepted,
+		};
 
-	for (size_t i = 0; i < n; i++)
-		s[i] = (char)x->ids[x->prompt + (int64_t)i];
-	text = json_stringn(s, n);
-	for (size_t i = 0; i < n && !text; i++)
-		if ((unsigned char)s[i] > 127)
-			s[i] = '?';
-	return text ? text : json_stringn(s, n);
-}
-
-static void print_text(const struct gen *g, int64_t i)
-{
-	static const char *const why[] = {NULL, "length", "token"};
-	const struct text *x = &g->text[i];
-	json_t *ids = json_array(), *line = json_object();
-
-	for (int64_t k = x->prompt; k < x->len; k++)
-		json_array_append_new(ids, json_integer(x->ids[k]));
-	json_object_set_new(line, "prompt", json_integer(i + 1));
-	json_object_set_new(line, "ids", ids);
-	if (g->prompts->text)
-		json_object_set_new(line, "text", bytes_of(x, g->a));
-	json_object_set_new(line, "end", json_string(why[x->ends]));
-	if (g->g->depths) {
-		json_object_set_new(line, "drafts", json_integer(x->proposed));
-		json_object_set_new(line, "accepted",
-				    json_integer(x->accepted));
+		if (!g->t->plan.rank && g->hooks->text(g->hooks->arg, &out, e))
+			return -1;
 	}
-	fputs(json_line(line, g->a), stdout);
-}
-
-/* What can be printed in the order of the prompts. */
-static int print_texts(struct gen *g, struct err *e)
-{
-	bool any = false;
-
-	if (g->t->plan.rank)
-		return 0;
-	for (; g->printed < g->next && g->text[g->printed].ends; g->printed++) {
-		print_text(g, g->printed);
-		any = true;
-	}
-	return any ? sys_flush_stdout(e) : 0;
+	return 0;
 }
 
 /* Whether any text in a slot has not ended. */
@@ -398,32 +360,24 @@ static int go_on(struct gen *g, struct err *e)
 		for (int k = 1; k <= g->g->depths && any_goes_on(g); k++)
 			if (depth_pass(g, pass, k, e))
 				return -1;
-		if (print_texts(g, e))
+		if (give_texts(g, e))
 			return -1;
 	}
 	return 0;
 }
 
-static void tell(const struct gen *g, double seconds)
+static void sum_up(const struct gen *g, struct gen_sum *sum)
 {
-	int64_t new = 0, passes = 0, proposed = 0, accepted = 0;
-
+	*sum = (struct gen_sum){.texts = g->given};
 	for (int64_t i = 0; i < g->next; i++) {
 		const struct text *x = &g->text[i];
 
-		new += x->len - x->prompt;
-		passes += x->passes;
-		proposed += x->proposed;
-		accepted += x->accepted;
+		sum->tokens += x->len - x->prompt;
+		sum->passes += x->passes;
+		sum->drafts += x->proposed;
+		sum->accepted += x->accepted;
 	}
-	log_info("%" PRId64 " text%s, %" PRId64 " new tokens in %.2f s: %.1f "
-		 "tokens/s",
-		 g->next, plural(g->next), new, seconds, (double)new / seconds);
-	if (g->g->depths)
-		log_info("%" PRId64 " of %" PRId64
-			 " drafts accepted: %.2f tokens a pass, of at most %d",
-			 accepted, proposed, (double)new / (double)passes,
-			 1 + g->g->depths);
+	sum->stopped = g->given < g->prompts->count;
 }
 
 static void set_up(struct gen *g)
@@ -449,23 +403,20 @@ static void set_up(struct gen *g)
 
 int gen_run(struct trainer *t, const struct prog_gen *pg,
 	    const struct prompts *prompts, const struct gen_options *opt,
-	    const struct gen_hook *hook, bool *stopped, struct arena *a,
+	    const struct gen_hooks *hooks, struct gen_sum *sum, struct arena *a,
 	    struct err *e)
 {
 	struct gen g = {.t = t,
 			.g = pg,
 			.prompts = prompts,
 			.opt = opt,
-			.hook = hook,
+			.hooks = hooks,
 			.a = a};
-	double begun = sys_seconds();
 
 	set_up(&g);
 	if (go_on(&g, e))
 		return -1;
-	*stopped = any_goes_on(&g) || g.next < prompts->count;
-	if (!t->plan.rank)
-		tell(&g, sys_seconds() - begun);
+	sum_up(&g, sum);
 	return 0;
 }
 

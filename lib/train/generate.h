@@ -21,10 +21,28 @@ struct gen_options {
 	bool speculative;
 };
 
-/* Called before each run of a list; whether this rank was asked to stop. */
-struct gen_hook {
+/* What was made of a prompt. */
+struct gen_text {
+	int64_t prompt;	    /* its number, from 1 */
+	const int32_t *ids; /* new tokens */
+	int64_t count;
+	bool ended; /* by the token that ends one */
+	int64_t drafts, accepted;
+};
+
+struct gen_hooks {
 	void *arg;
+	/* Before each run of a list: whether this rank was asked to stop. */
 	bool (*run)(void *arg);
+	/* On rank 0, in the order of the prompts, as soon as it can be. */
+	int (*text)(void *arg, const struct gen_text *x, struct err *e);
+};
+
+/* What it took. */
+struct gen_sum {
+	int64_t texts, tokens; /* new ones */
+	int64_t passes, drafts, accepted;
+	bool stopped; /* some rank was asked to: texts are missing */
 };
 
 /*
@@ -37,14 +55,19 @@ int gen_plan(struct gen_size *out, const struct config *c, int world,
 	     struct err *e);
 
 /*
- * Go on with PROMPTS by T, opened for G, together with all ranks.  Rank 0
- * prints a line of JSON on stdout for each, in their order, as soon as it can,
- * and logs how fast it went.  *STOPPED: some rank was asked to, and texts are
- * missing.  Fails (CODE_NUMERIC) for logits that are not finite.
+ * Go on with PROMPTS by T, opened for G, together with all ranks.  Fails
+ * (CODE_NUMERIC) for logits that are not finite, and as the hooks do.
  */
 int gen_run(struct trainer *t, const struct prog_gen *g,
 	    const struct prompts *prompts, const struct gen_options *opt,
-	    const struct gen_hook *hook, bool *stopped, struct arena *a,
+	    const struct gen_hooks *hooks, struct gen_sum *sum, struct arena *a,
 	    struct err *e);
+
+/*
+ * X as a line of JSON on stdout: its ids, if BYTES as text too, and what came
+ * of drafts if there were to be any.
+ */
+int gen_print(const struct gen_text *x, bool bytes, bool drafts,
+	      struct arena *a, struct err *e);
 
 #endif

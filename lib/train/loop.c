@@ -404,7 +404,7 @@ static int evaluate(struct loop *l, struct err *e)
 }
 
 /* Each run of a list is a step to the watchdog. */
-static bool generates(void *arg)
+static bool gen_begins(void *arg)
 {
 	struct loop *l = arg;
 
@@ -412,20 +412,45 @@ static bool generates(void *arg)
 	return stop_requested(&l->stop) != STOP_NO;
 }
 
-static int generate(struct loop *l, enum code *code, struct err *e)
+static int gen_gives(void *arg, const struct gen_text *x, struct err *e)
 {
-	const struct gen_hook hook = {l, generates};
-	bool stopped;
+	struct loop *l = arg;
+
+	return gen_print(x, l->opt->prompts->text, l->opt->gen->speculative,
+			 &l->arena, e);
+}
+
+static void tell_generation(const struct loop *l, const struct gen_sum *sum,
+			    double seconds)
+{
 	char why[256];
 
-	if (gen_run(&l->trainer, &l->gen, l->opt->prompts, l->opt->gen, &hook,
-		    &stopped, &l->arena, e))
-		return -1;
-	if (!stopped)
-		return 0;
-	*code = CODE_STOPPED;
-	if (stop_requested(&l->stop) != STOP_NO)
+	log_info("%" PRId64 " text%s, %" PRId64 " new tokens in %.2f s: "
+		 "%.1f tokens/s",
+		 sum->texts, plural(sum->texts), sum->tokens, seconds,
+		 (double)sum->tokens / seconds);
+	if (l->opt->gen->speculative)
+		log_info("%" PRId64 " of %" PRId64
+			 " drafts accepted: %.2f tokens a pass",
+			 sum->accepted, sum->drafts,
+			 (double)sum->tokens / (double)sum->passes);
+	if (sum->stopped)
 		log_info("stopped: %s", stop_text(&l->stop, why, sizeof(why)));
+}
+
+static int generate(struct loop *l, enum code *code, struct err *e)
+{
+	const struct gen_hooks hooks = {l, gen_begins, gen_gives};
+	double begun = sys_seconds();
+	struct gen_sum sum;
+
+	if (gen_run(&l->trainer, &l->gen, l->opt->prompts, l->opt->gen, &hooks,
+		    &sum, &l->arena, e))
+		return -1;
+	if (!l->boot->rank)
+		tell_generation(l, &sum, sys_seconds() - begun);
+	if (sum.stopped)
+		*code = CODE_STOPPED;
 	return 0;
 }
 
