@@ -381,6 +381,38 @@ static void long_prompts(void **state)
 	}
 }
 
+/*
+ * Long texts, many of whose drafts are wrong: what a depth has cached from a
+ * wrong one must not last.
+ */
+static void many_drafts(void **state)
+{
+	static const int length[] = {3, 9, 30};
+
+	(void)state;
+	for (int depths = 2; depths <= 3; depths++) {
+		struct job j = {
+			.opt = {.more = 120,
+				.sampler = {.temperature = 1.2, .top_p = 1},
+				.end = -1,
+				.speculative = true},
+			.slots = 2};
+		struct model m;
+		char sets[80];
+
+		snprintf(sets, sizeof(sets),
+			 "shape.seq_length=150 shape.mtp_num_layers=%d",
+			 depths);
+		model_open(&m, "mtp-llama", sets, 60);
+		make_prompts(&m, &j, 3, length);
+		run_job(&m, &j);
+		check_drafts(&m, &j, "many");
+		assert_true(j.sum.accepted > j.sum.drafts / 8);
+		assert_true(j.sum.accepted < j.sum.drafts * 7 / 8);
+		model_close(&m);
+	}
+}
+
 /* A text ends behind the first of a token. */
 static void ends(void **state)
 {
@@ -415,7 +447,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(most_likely), cmocka_unit_test(draws),
-		cmocka_unit_test(long_prompts), cmocka_unit_test(ends)};
+		cmocka_unit_test(long_prompts), cmocka_unit_test(many_drafts),
+		cmocka_unit_test(ends)};
 
 	kern_cpu_init(1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
