@@ -163,15 +163,23 @@ static void place_text(const struct finding *f, const char *file, char *buf,
 		 f->path, *f->path ? ": " : "");
 }
 
+/* What only a training needs is not missing in a generation. */
+static bool concerns(const struct finding *f, const struct options *o)
+{
+	return f->severity == ERROR ||
+	       (f->severity == WARNING &&
+		!(o->generate && !strncmp(f->path, "run.", 4)));
+}
+
 static void say_findings(const struct report *r, const char *file,
-			 enum severity at_least)
+			 const struct options *o)
 {
 	char where[512];
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct finding *f = &r->list[i];
 
-		if (f->severity < at_least)
+		if (!concerns(f, o))
 			continue;
 		place_text(f, file, where, sizeof(where));
 		log_line(f->severity == ERROR ? LOG_ERROR : LOG_WARN,
@@ -243,6 +251,8 @@ static int read_config(const char *file, const struct options *o,
 
 	if (config_load(file, o->sets.item, o->sets.count, a, c, &r, e))
 		return -1;
+	if (o->generate && !IS_SET(c->run.micro_batch_size))
+		c->run.micro_batch_size = 1;
 	config_finish(c, boot->world, &r);
 	errors = report_count(&r, ERROR);
 	if (o->generate)
@@ -252,7 +262,7 @@ static int read_config(const char *file, const struct options *o,
 	if (!errors && !o->generate)
 		unserved += plan_unserved(c, boot->world, &r);
 	if (boot->rank == 0)
-		say_findings(&r, file, WARNING);
+		say_findings(&r, file, o);
 	if (errors)
 		return err_set(e, CODE_CONFIG, "'%s' has %zu error%s", file,
 			       errors, plural((long long)errors));
