@@ -359,6 +359,36 @@ struct kern {
 	/* Bytes of scratch that either needs; a pure function of DIMS. */
 	size_t (*attn_scratch)(const struct kern_attn_dims *dims);
 
+	/*
+	 * Generation, so far on CPUs only: B samples of T more tokens, those
+	 * of sample b at the positions pos[b] .. pos[b] + T of ROOM.  What is
+	 * at ROOM or behind it is padding: it gets zeros, or is left alone.
+	 *
+	 * y (B T, C) += w[p], w (ROOM, C), where p is SHIFT above a row's
+	 * position, or 0 if that is not below ROOM.
+	 */
+	void (*pos_at)(struct queue *q, void *y, const void *w,
+		       const int32_t *pos, int64_t B, int64_t T, int64_t C,
+		       int64_t room, int64_t shift);
+	/* rope by these positions; table (ROOM, R, 2). */
+	void (*rope_at)(struct queue *q, void *qkv, const void *table,
+			const int32_t *pos, const struct kern_attn_dims *dims,
+			int64_t R, bool interleaved, int64_t room);
+	/* And latent_fwd, whose pos is SHARED here. */
+	void (*latent_at)(struct queue *q, void *qkv, const void *query,
+			  const void *kv, const void *shared, const void *table,
+			  const int32_t *pos, const struct kern_attn_dims *dims,
+			  int64_t P, int64_t R, int64_t room);
+	/*
+	 * qkv's keys and values go to their positions of keys (B, G, ROOM, D)
+	 * and values (B, G, ROOM, Dv); then attn_fwd's o, of each query to all keys there
+	 * up to its own position, within a window if there is one.  scratch:
+	 * kern_attn_at_scratch(dims, room, size) bytes.
+	 */
+	void (*attn_at)(struct queue *q, void *o, void *keys, void *values,
+			const void *qkv, const int32_t *pos, void *scratch,
+			const struct kern_attn_dims *dims, int64_t room);
+
 	/* y (N, F) = act(x), or act(gate) * up for x (N, 2F) when gated. */
 	void (*act_fwd)(struct queue *q, void *y, const void *x, int64_t N,
 			int64_t F, enum kern_act act, bool gated);
@@ -531,6 +561,15 @@ static inline size_t kern_attn_scratch(const struct kern_attn_dims *d,
 
 	return (size_t)(kern_attn_workers(d) * 2 * KERN_ATTN_QUERIES * row) *
 	       size;
+}
+
+/* What attn_at needs: a block of rows of scores for each worker. */
+static inline size_t kern_attn_at_scratch(const struct kern_attn_dims *d,
+					  int64_t room, size_t size)
+{
+	int64_t row = (room + 15) / 16 * 16;
+
+	return (size_t)(kern_attn_workers(d) * KERN_ATTN_QUERIES * row) * size;
 }
 
 /*

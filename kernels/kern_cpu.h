@@ -80,6 +80,18 @@ void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
 		 const void *lse, const void *qkv, void *scratch,
 		 const struct kern_attn_dims *dims);
 size_t K(attn_scratch)(const struct kern_attn_dims *dims);
+void K(pos_at)(struct queue *q, void *y, const void *w, const int32_t *pos,
+	       int64_t B, int64_t T, int64_t C, int64_t room, int64_t shift);
+void K(rope_at)(struct queue *q, void *qkv, const void *table,
+		const int32_t *pos, const struct kern_attn_dims *dims,
+		int64_t R, bool interleaved, int64_t room);
+void K(latent_at)(struct queue *q, void *qkv, const void *query, const void *kv,
+		  const void *shared, const void *table, const int32_t *pos,
+		  const struct kern_attn_dims *dims, int64_t P, int64_t R,
+		  int64_t room);
+void K(attn_at)(struct queue *q, void *o, void *keys, void *values,
+		const void *qkv, const int32_t *pos, void *scratch,
+		const struct kern_attn_dims *dims, int64_t room);
 void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 		enum kern_act act, bool gated);
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,

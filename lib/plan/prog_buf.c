@@ -272,6 +272,10 @@ const char *op_code_name(int code)
 		"copy",
 		"join",
 		"cut",
+		"positions of generation",
+		"rope of generation",
+		"latent qkv from there",
+		"attention to the cache",
 		"communication",
 		"wait",
 	};

@@ -5,6 +5,8 @@
 
 #include "lib/plan/prog.h"
 
+struct gen_build;
+
 /* A planned buffer. */
 struct buf {
 	int64_t at, bytes;
@@ -116,9 +118,11 @@ struct build {
 	const struct kern_moe_dims *gate; /* of the shared expert, or NULL */
 	struct buf tally; /* of all layers, double (layers, E) */
 	struct buf attn_scratch, comm_scratch;
+	int64_t room;		   /* what room_for has found to be wanted */
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */
 	int sends_most;		   /* of each direction */
+	struct gen_build *gen;	   /* of a generation, else NULL */
 };
 
 #define REFS(...)                                           \
@@ -128,6 +132,20 @@ struct build {
 #define DIMS(...)                       \
 	(const int64_t[]){__VA_ARGS__}, \
 		(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+/* prog.c */
+/* Dims of this rank that every op takes from, for B samples of T tokens. */
+void set_dims(struct build *b);
+/* Room for rope's table of so many positions, if there is one. */
+void rope_room(struct build *b, int64_t rows);
+/* Where so many bytes of FAMILY_HOST lie. */
+int64_t host_room(struct prog *p, int64_t bytes);
+/* Fails (CODE_CONFIG) with the first setting that is not served. */
+int prog_served(const struct config *c, struct err *e);
+/* X to the next stage, or to the one before; the message's op. */
+int stage_send(struct build *b, const struct buf *x, bool backward);
+/* And from there, a new (rows, C). */
+struct buf stage_receive(struct build *b, bool backward);
 
 /* prog_buf.c */
 struct buf buf_new(struct build *b, int family, int64_t elements);
@@ -154,6 +172,12 @@ void emit_wait(struct build *b, int op);
 /* Start and wait. */
 void emit_collective(struct build *b, int comm, int group, int type,
 		     struct ref send, struct ref recv, int64_t n);
+
+/*
+ * Once all buffers are planned, for each list: behind all other activations,
+ * what its ops on elements of 16 bits want on CPUs.
+ */
+void room_for(struct build *b, const struct prog_list *l);
 
 /*
  * prog_linear.c: products with their tensor-parallel communication; of all N
@@ -296,11 +320,16 @@ void moe_balance(struct build *b, int64_t layer, struct ref bias,
 /* Embeddings of DEPTH's ids, positions and dropout included. */
 struct buf embed_forward(struct build *b);
 void embed_backward(struct build *b, struct buf *dx);
+/* The head's weight: its own, or the tied embedding on the same stage. */
+struct ref head_weight(const struct build *b);
 /* The loss of H (rows, C), DEPTH's state, and that state's gradient. */
 struct buf head_loss(struct build *b, struct buf h);
 
 /* prog_mtp.c: a depth of multi-token prediction, b->depth from 1 on */
 void depth_forward(struct build *b, struct chunk_saved *v);
+/* The same: its state, from the one before. */
+struct buf depth_state(struct build *b, struct depth_saved *d,
+		       struct buf before);
 void depth_backward(struct build *b, struct chunk_saved *v);
 /* Depths' part in the whole: which stages have what of the states. */
 bool stage_gets_states(const struct build *b); /* they come by messages */

@@ -21,7 +21,10 @@ _Static_assert((int)SCORE_SOFTMAX == (int)KERN_SOFTMAX &&
 		       (int)SCORE_SQRTSOFTPLUS == (int)KERN_SQRTSOFTPLUS,
 	       "moe_router_score_function and enum kern_score differ");
 
-/* Tokens of a micro-batch that an expert takes: model-numerics 2.9. */
+/*
+ * Tokens of a micro-batch that an expert takes: model-numerics 2.9.  A
+ * generation's go to the experts that they want, whatever the batch.
+ */
 static int64_t capacity(const struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
@@ -30,7 +33,7 @@ static int64_t capacity(const struct build *b)
 	double most = ceil(fair * s->moe_expert_capacity_factor);
 
 	/* no factor, or one below 0: all; more than all is all, too */
-	if (!(most >= 0) || most > (double)b->N)
+	if (!(most >= 0) || most > (double)b->N || b->gen)
 		return 0;
 	return (int64_t)most;
 }

@@ -100,21 +100,29 @@ static struct buf joined(struct build *b, struct depth_saved *d, struct buf h)
 	return z;
 }
 
-void depth_forward(struct build *b, struct chunk_saved *v)
+struct buf depth_state(struct build *b, struct depth_saved *d,
+		       struct buf before)
 {
-	struct depth_saved *d = &v->depth[b->depth - 1];
 	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+	struct buf h;
 
 	b->layer = -1;
 	b->drawn_for = b->in->config->shape.num_layers + b->depth - 1;
 	d->enorm.x = embed_forward(b);
 	enter(b);
-	d->z = joined(b, d, v->h[b->depth - 1]);
+	d->z = joined(b, d, before);
 	s.x = project(b, d->z);
 	layer_forward(b, &s, &d->layer);
-	v->h[b->depth] = stream_norm(b, &s, PART_FINAL_NORM_W,
-				     PART_FINAL_NORM_B, &d->last.stat);
+	h = stream_norm(b, &s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
+			&d->last.stat);
 	d->last.x = s.x;
+	return h;
+}
+
+void depth_forward(struct build *b, struct chunk_saved *v)
+{
+	v->h[b->depth] =
+		depth_state(b, &v->depth[b->depth - 1], v->h[b->depth - 1]);
 }
 
 /* The gradient of z for that of the projection, which is freed. */

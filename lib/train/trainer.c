@@ -37,6 +37,30 @@ static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
 	return 0;
 }
 
+/* Groups and memory of what is planned. */
+static int open_planned(struct trainer *t, const struct machine *m,
+			struct comm *comm, struct arena *a, struct err *e)
+{
+	if (open_groups(t, comm, a, e))
+		return -1;
+	return exec_open(&t->exec, &t->plan.prog, m, t->plan.config, comm,
+			 t->group, e);
+}
+
+int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
+		     const struct gen_size *size, const struct config *c,
+		     int world, int rank, const struct machine *m,
+		     struct comm *comm, struct arena *a, struct err *e)
+{
+	memset(t, 0, sizeof(*t));
+	if (plan_gen_build(&t->plan, gen, c, size, world, rank, a, e))
+		return -1;
+	if (!open_planned(t, m, comm, a, e))
+		return 0;
+	trainer_close(t);
+	return -1;
+}
+
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
 		 struct err *e)
@@ -45,8 +69,7 @@ int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 	t->scaler = scaler_start(c);
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
-	if (open_groups(t, comm, a, e) ||
-	    exec_open(&t->exec, &t->plan.prog, m, c, comm, t->group, e) ||
+	if (open_planned(t, m, comm, a, e) ||
 	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, e)) {
 		trainer_close(t);
 		return -1;
