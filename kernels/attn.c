@@ -6,7 +6,9 @@
  *
  * For a block, S = scale Q K^T, P = softmax(S), O = dropout(P) V; backward,
  * with f the dropout's factors: dP = f (dO V^T), dS = P (dP - rowsum(dO O)),
- * dQ = scale dS K, dK += scale dS^T Q, dV += (f P)^T dO.
+ * dQ = scale dS K, dK += scale dS^T Q, dV += (f P)^T dO.  A sink is one more
+ * score of each row whose value is zero: its share e of the softmax is lost,
+ * and its gradient is the sum of -e rowsum(dO O).
  */
 #include "kernels/drop.h"
 #include "kernels/gemm.h"
@@ -20,7 +22,8 @@ struct head {
 	const REAL *q, *k, *v, *o, *dout, *lse;
 	REAL *dq, *dk, *dv, *out, *lse_out;
 	int64_t D, Dv, ld, ldo, elem, elem_ld, window;
-	REAL scale;
+	const int32_t *doc; /* of this sample, or NULL */
+	REAL scale, sink;   /* sink: -infinity if there is none */
 	const struct kern_drop *drop;
 };
 
@@ -70,7 +73,9 @@ static void drop_row(REAL *s, int64_t n, int64_t elem,
 /* The first key that query I sees. */
 static int64_t first_key(const struct head *h, int64_t i)
 {
-	return h->window && i >= h->window ? i - h->window + 1 : 0;
+	int64_t from = h->window && i >= h->window ? i - h->window + 1 : 0;
+
+	return h->doc && h->doc[i] > from ? h->doc[i] : from;
 }
 
 /* What of a row of scores its query sees; the rest becomes 0. */
@@ -94,16 +99,19 @@ static void clear_unseen(REAL *s, struct seen x, int64_t width)
 	memset(s + end, 0, (width - end) * sizeof(*s));
 }
 
-/* s (n) = e^(s - its maximum); return the log of the sum. */
-static double softmax_row(REAL *s, int64_t n, REAL *inverse)
+/* s (n) = e^(s - the maximum with SINK); return the log of the sum with it. */
+static double softmax_row(REAL *s, int64_t n, REAL sink, REAL *inverse)
 {
 	REAL m = row_max(s, n);
 	double sum;
 
+	m = sink > m ? sink : m;
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
 		s[i] = vexp(s[i] - m);
 	sum = LANES_SUM(i, n, (double)s[i]);
+	if (sink > -INFINITY)
+		sum += exp((double)sink - (double)m);
 	*inverse = (REAL)(1 / sum);
 	return (double)m + log(sum);
 }
@@ -121,8 +129,8 @@ static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 		struct seen x = seen_by(h, i0 + i, lo);
 		REAL *si = s + i * lds;
 
-		h->lse_out[i0 + i] =
-			(REAL)softmax_row(si + x.from, x.n, &inverse[i]);
+		h->lse_out[i0 + i] = (REAL)softmax_row(si + x.from, x.n,
+						       h->sink, &inverse[i]);
 		clear_unseen(si, x, width);
 		if (drop_on(h->drop))
 			drop_row(si + x.from, x.n,
@@ -201,12 +209,19 @@ static void bwd_block(const struct head *h, REAL *p, REAL *ds, int64_t lds,
 	       h->scale);
 }
 
+/* What all heads share. */
+struct all {
+	const struct kern_attn_dims *dims;
+	const REAL *qkv, *sink;
+	const int32_t *doc;
+};
+
 /* Query head J of group G of sample B; pointers not given stay NULL. */
-static struct head head_of(const struct kern_attn_dims *d, const REAL *qkv,
-			   int64_t b, int64_t g, int64_t j)
+static struct head head_of(const struct all *a, int64_t b, int64_t g, int64_t j)
 {
+	const struct kern_attn_dims *d = a->dims;
 	int64_t per = d->H / d->G, ld = kern_attn_row(d);
-	const REAL *group = qkv + b * d->T * ld + g * (ld / d->G);
+	const REAL *group = a->qkv + b * d->T * ld + g * (ld / d->G);
 	int64_t row0 = d->drop.row0 + b * d->T, h = g * per + j;
 
 	return (struct head){
@@ -220,19 +235,24 @@ static struct head head_of(const struct kern_attn_dims *d, const REAL *qkv,
 		.elem = (row0 * d->heads + d->head0 + h) * d->T,
 		.elem_ld = d->heads * d->T,
 		.window = d->window,
+		.doc = a->doc ? a->doc + b * d->T : NULL,
 		.scale = (REAL)d->scale,
+		.sink = d->sink == KERN_SINK_NONE   ? -(REAL)INFINITY
+			: d->sink == KERN_SINK_ZERO ? 0
+						    : a->sink[h],
 		.drop = &d->drop,
 	};
 }
 
-static void fwd_group(const struct kern_attn_dims *dims, REAL *o, REAL *lse,
-		      const REAL *qkv, REAL *s, int64_t item)
+static void fwd_group(const struct all *a, REAL *o, REAL *lse, REAL *s,
+		      int64_t item)
 {
+	const struct kern_attn_dims *dims = a->dims;
 	int64_t b = item / dims->G, g = item % dims->G, T = dims->T;
 	int64_t per = dims->H / dims->G, lds = scores_ld(dims);
 
 	for (int64_t j = 0; j < per; j++) {
-		struct head h = head_of(dims, qkv, b, g, j);
+		struct head h = head_of(a, b, g, j);
 		int64_t n = g * per + j;
 
 		h.out = o + b * T * h.ldo + n * dims->Dv;
@@ -244,13 +264,16 @@ static void fwd_group(const struct kern_attn_dims *dims, REAL *o, REAL *lse,
 }
 
 void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
-		 void *scratch, const struct kern_attn_dims *dims)
+		 const void *sink, const int32_t *doc, void *scratch,
+		 const struct kern_attn_dims *dims)
 {
+	struct all a = {dims, qkv, sink, doc};
+
 	(void)q;
 	kern_gemm_threads(1);
 #pragma omp parallel for num_threads(threads_for(dims)) schedule(dynamic)
 	for (int64_t item = 0; item < dims->B * dims->G; item++)
-		fwd_group(dims, o, lse, qkv,
+		fwd_group(&a, o, lse,
 			  (REAL *)scratch +
 				  omp_get_thread_num() * worker_size(dims),
 			  item);
@@ -267,44 +290,72 @@ static void clear_keys(const struct head *h, int64_t T)
 /*
  * Blocks run from the last, which reaches every key, to the first; so the
  * first head's last block writes dk and dv and all others add to them.  With
- * a window no block reaches them all: then they begin as zeros.
+ * a window, or documents, no block reaches them all: then they begin as zeros.
  */
-static void bwd_group(const struct kern_attn_dims *dims, REAL *dqkv,
-		      const REAL *dout, const REAL *o, const REAL *lse,
-		      const REAL *qkv, REAL *s, int64_t item)
+static void bwd_group(const struct all *a, REAL *dqkv, const REAL *dout,
+		      const REAL *o, const REAL *lse, REAL *s, int64_t item)
 {
+	const struct kern_attn_dims *dims = a->dims;
+	bool apart = dims->window || a->doc;
 	int64_t b = item / dims->G, g = item % dims->G, T = dims->T;
 	int64_t per = dims->H / dims->G, lds = scores_ld(dims);
 
 	for (int64_t j = 0; j < per; j++) {
-		struct head h = head_of(dims, qkv, b, g, j);
+		struct head h = head_of(a, b, g, j);
 		int64_t n = g * per + j, last = (T - 1) / QUERIES * QUERIES;
 
-		h.dq = dqkv + (h.q - qkv);
-		h.dk = dqkv + (h.k - qkv);
-		h.dv = dqkv + (h.v - qkv);
+		h.dq = dqkv + (h.q - a->qkv);
+		h.dk = dqkv + (h.k - a->qkv);
+		h.dv = dqkv + (h.v - a->qkv);
 		h.dout = dout + b * T * h.ldo + n * dims->Dv;
 		h.o = o + b * T * h.ldo + n * dims->Dv;
 		h.lse = lse + (b * dims->H + n) * T;
-		if (j == 0 && dims->window)
+		if (j == 0 && apart)
 			clear_keys(&h, T);
 		for (int64_t i = last; i >= 0; i -= QUERIES)
 			bwd_block(&h, s, s + QUERIES * lds, lds, i,
 				  T - i < QUERIES ? T - i : QUERIES,
-				  j == 0 && i == last && !dims->window);
+				  j == 0 && i == last && !apart);
 	}
 }
 
-void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
-		 const void *lse, const void *qkv, void *scratch,
+/* dsink[h] += the sum over all rows. */
+static void sink_gradient(const struct all *a, REAL *dsink, const REAL *dout,
+			  const REAL *o, const REAL *lse, int64_t h)
+{
+	const struct kern_attn_dims *d = a->dims;
+	int64_t Dv = d->Dv, ld = d->H * Dv;
+	double sum = 0;
+
+	for (int64_t n = 0; n < d->B * d->T; n++) {
+		const REAL *x = dout + n * ld + h * Dv,
+			   *y = o + n * ld + h * Dv;
+		int64_t row = (n / d->T * d->H + h) * d->T + n % d->T;
+
+		sum -= exp((double)a->sink[h] - (double)lse[row]) *
+		       LANES_SUM(c, Dv, (double)x[c] * (double)y[c]);
+	}
+	dsink[h] += (REAL)sum;
+}
+
+void K(attn_bwd)(struct queue *q, void *dqkv, void *dsink, const void *dout,
+		 const void *o, const void *lse, const void *qkv,
+		 const void *sink, const int32_t *doc, void *scratch,
 		 const struct kern_attn_dims *dims)
 {
+	struct all a = {dims, qkv, sink, doc};
+
 	(void)q;
 	kern_gemm_threads(1);
 #pragma omp parallel for num_threads(threads_for(dims)) schedule(dynamic)
 	for (int64_t item = 0; item < dims->B * dims->G; item++)
-		bwd_group(dims, dqkv, dout, o, lse, qkv,
+		bwd_group(&a, dqkv, dout, o, lse,
 			  (REAL *)scratch +
 				  omp_get_thread_num() * worker_size(dims),
 			  item);
+	if (dims->sink != KERN_SINK_LEARNED)
+		return;
+#pragma omp parallel for num_threads(threads_for(dims))
+	for (int64_t h = 0; h < dims->H; h++)
+		sink_gradient(&a, dsink, dout, o, lse, h);
 }

@@ -343,7 +343,8 @@ template <typename T> static bool by_cudnn(const struct kern_attn_dims *d)
 
 template <typename T>
 void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
-		       void *scratch, const struct kern_attn_dims *dims)
+		       const void *, const int32_t *, void *scratch,
+		       const struct kern_attn_dims *dims)
 {
 	struct attn_arg a = attn_arg(dims);
 	dim3 grid(a.B * a.H, (unsigned)ceil_div(a.T, TILE));
@@ -364,9 +365,10 @@ void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
 }
 
 template <typename T>
-void cuda_attn<T>::bwd(struct queue *q, void *dqkv, const void *dout,
+void cuda_attn<T>::bwd(struct queue *q, void *dqkv, void *, const void *dout,
 		       const void *o, const void *lse, const void *qkv,
-		       void *scratch, const struct kern_attn_dims *dims)
+		       const void *, const int32_t *, void *scratch,
+		       const struct kern_attn_dims *dims)
 {
 	struct attn_arg a = attn_arg(dims);
 	int64_t items = (int64_t)a.B * a.T * a.H;

@@ -3,6 +3,7 @@
  * Generation: positions that are data, and attention to the keys and values
  * of all that came before, one (sample, group) per thread.
  */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/gemm.h"
@@ -74,13 +75,18 @@ struct cache {
 	REAL *k, *v;
 	int64_t D, Dv, window;
 	REAL scale;
+	enum kern_sink has_sink;
+	const REAL *sink; /* of the group's heads */
 };
 
-/* M rows of queries: LDQ apart, STEP positions apart from FIRST on. */
+/*
+ * M rows of queries: LDQ apart, STEP positions apart from FIRST on, of as many
+ * heads from HEAD on or, STEP 1, of that one.
+ */
 struct rows {
 	const REAL *q;
 	REAL *o;
-	int64_t M, ldq, ldo, first, step;
+	int64_t M, ldq, ldo, first, step, head;
 };
 
 /* The first key that a query at position P sees. */
@@ -89,15 +95,27 @@ static int64_t first_key(const struct cache *c, int64_t p)
 	return c->window && p >= c->window ? p - c->window + 1 : 0;
 }
 
-/* s (n) = e^(s - its maximum); return 1 / the sum. */
-static REAL softmax_row(REAL *s, int64_t n)
+static REAL sink_of(const struct cache *c, int64_t head)
+{
+	return c->has_sink == KERN_SINK_NONE   ? -(REAL)INFINITY
+	       : c->has_sink == KERN_SINK_ZERO ? 0
+					       : c->sink[head];
+}
+
+/* s (n) = e^(s - the maximum with SINK); return 1 / the sum with it. */
+static REAL softmax_row(REAL *s, int64_t n, REAL sink)
 {
 	REAL m = row_max(s, n);
+	double sum;
 
+	m = sink > m ? sink : m;
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
 		s[i] = vexp(s[i] - m);
-	return (REAL)(1 / LANES_SUM(i, n, (double)s[i]));
+	sum = LANES_SUM(i, n, (double)s[i]);
+	if (sink > -INFINITY)
+		sum += exp((double)sink - (double)m);
+	return (REAL)(1 / sum);
 }
 
 static void attend(const struct cache *c, const struct rows *r, REAL *s,
@@ -114,7 +132,9 @@ static void attend(const struct cache *c, const struct rows *r, REAL *s,
 		int64_t end = p + 1 - lo;
 		REAL *si = s + i * lds;
 
-		inverse[i] = softmax_row(si + from, end - from);
+		inverse[i] =
+			softmax_row(si + from, end - from,
+				    sink_of(c, r->head + (r->step ? 0 : i)));
 		memset(si, 0, from * sizeof(*si));
 		memset(si + end, 0, (width - end) * sizeof(*si));
 	}
@@ -159,8 +179,10 @@ static void attend_all(const struct cache *c, const struct rows *all,
 		return;
 	}
 	r.step = 1;
-	for (int64_t j = 0; j < per; j++)
+	for (r.head = 0; r.head < per; r.head++)
 		for (int64_t t = 0; t < T; t += QUERIES) {
+			int64_t j = r.head;
+
 			r.q = all->q + t * r.ldq + j * c->D;
 			r.o = all->o + t * r.ldo + j * c->Dv;
 			r.M = T - t < QUERIES ? T - t : QUERIES;
@@ -170,8 +192,8 @@ static void attend_all(const struct cache *c, const struct rows *all,
 }
 
 static void group(const struct kern_attn_dims *d, REAL *o, REAL *keys,
-		  REAL *values, const REAL *qkv, const int32_t *pos, REAL *s,
-		  int64_t room, int64_t item)
+		  REAL *values, const REAL *qkv, const REAL *sink,
+		  const int32_t *pos, REAL *s, int64_t room, int64_t item)
 {
 	int64_t b = item / d->G, g = item % d->G, per = d->H / d->G, D = d->D;
 	int64_t Dv = d->Dv, ld = kern_attn_row(d), ldo = d->H * Dv;
@@ -182,7 +204,9 @@ static void group(const struct kern_attn_dims *d, REAL *o, REAL *keys,
 			  D,
 			  Dv,
 			  d->window,
-			  (REAL)d->scale};
+			  (REAL)d->scale,
+			  d->sink,
+			  sink ? sink + g * per : NULL};
 	struct rows r = {.q = q,
 			 .o = o + b * d->T * ldo + g * per * Dv,
 			 .ldq = ld,
@@ -204,8 +228,8 @@ static int threads_for(const struct kern_attn_dims *d, int64_t room)
 }
 
 void K(attn_at)(struct queue *q, void *o, void *keys, void *values,
-		const void *qkv, const int32_t *pos, void *scratch,
-		const struct kern_attn_dims *dims, int64_t room)
+		const void *qkv, const void *sink, const int32_t *pos,
+		void *scratch, const struct kern_attn_dims *dims, int64_t room)
 {
 	int64_t worker = QUERIES * ((room + 15) / 16 * 16);
 
@@ -213,7 +237,7 @@ void K(attn_at)(struct queue *q, void *o, void *keys, void *values,
 	kern_gemm_threads(1);
 #pragma omp parallel for num_threads(threads_for(dims, room)) schedule(dynamic)
 	for (int64_t item = 0; item < dims->B * dims->G; item++)
-		group(dims, o, keys, values, qkv, pos,
+		group(dims, o, keys, values, qkv, sink, pos,
 		      (REAL *)scratch + omp_get_thread_num() * worker, room,
 		      item);
 }

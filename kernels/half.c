@@ -259,26 +259,32 @@ static void HALF(latent_bwd)(struct queue *q, void *dquery, void *dkv,
 }
 
 static void HALF(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
-			   void *scratch, const struct kern_attn_dims *dims)
+			   const void *sink, const int32_t *doc, void *scratch,
+			   const struct kern_attn_dims *dims)
 {
 	struct room r = ROOM;
 	float *fo = room(&r, heads_size(dims));
+	float *fqkv = widen(&r, qkv, qkv_size(dims));
 
 	K(attn_fwd)
-	(NULL, fo, lse, widen(&r, qkv, qkv_size(dims)), scratch, dims);
+	(NULL, fo, lse, fqkv, widen(&r, sink, dims->H), doc, scratch, dims);
 	settle(o, fo, heads_size(dims));
 }
 
-static void HALF(attn_bwd)(struct queue *q, void *dqkv, const void *dout,
-			   const void *o, const void *lse, const void *qkv,
-			   void *scratch, const struct kern_attn_dims *dims)
+static void HALF(attn_bwd)(struct queue *q, void *dqkv, void *dsink,
+			   const void *dout, const void *o, const void *lse,
+			   const void *qkv, const void *sink,
+			   const int32_t *doc, void *scratch,
+			   const struct kern_attn_dims *dims)
 {
 	struct room r = ROOM;
 	int64_t heads = heads_size(dims), all = qkv_size(dims);
 	float *fdqkv = room(&r, all), *fdout = widen(&r, dout, heads);
 	float *fo = widen(&r, o, heads), *fqkv = widen(&r, qkv, all);
 
-	K(attn_bwd)(NULL, fdqkv, fdout, fo, lse, fqkv, scratch, dims);
+	K(attn_bwd)
+	(NULL, fdqkv, dsink, fdout, fo, lse, fqkv, widen(&r, sink, dims->H),
+	 doc, scratch, dims);
 	settle(dqkv, fdqkv, all);
 }
 
@@ -324,17 +330,19 @@ static void HALF(latent_at)(struct queue *q, void *qkv, const void *query,
 }
 
 static void HALF(attn_at)(struct queue *q, void *o, void *keys, void *values,
-			  const void *qkv, const int32_t *pos, void *scratch,
-			  const struct kern_attn_dims *dims, int64_t places)
+			  const void *qkv, const void *sink, const int32_t *pos,
+			  void *scratch, const struct kern_attn_dims *dims,
+			  int64_t places)
 {
 	struct room r = ROOM;
 	int64_t n = dims->B * dims->G * places * dims->D;
 	int64_t nv = dims->B * dims->G * places * dims->Dv;
 	float *fo = room(&r, heads_size(dims)), *fk = widen(&r, keys, n);
 	float *fv = widen(&r, values, nv);
+	float *fqkv = widen(&r, qkv, qkv_size(dims));
 
 	K(attn_at)
-	(NULL, fo, fk, fv, widen(&r, qkv, qkv_size(dims)), pos, scratch, dims,
+	(NULL, fo, fk, fv, fqkv, widen(&r, sink, dims->H), pos, scratch, dims,
 	 places);
 	settle(o, fo, heads_size(dims));
 	settle(keys, fk, n);

@@ -89,6 +89,12 @@ struct kern_norm_dims {
 enum kern_attn { KERN_ATTN_OWN, KERN_ATTN_CUDNN };
 
 /*
+ * One more score in each row of attention's softmax, whose value is zero:
+ * none, 0 for all heads, or each head's own.
+ */
+enum kern_sink { KERN_SINK_NONE, KERN_SINK_ZERO, KERN_SINK_LEARNED };
+
+/*
  * A row of qkv has for each group its H/G query heads and k, D wide each, and
  * v, Dv wide: (N, (H + G) D + G Dv).
  */
@@ -99,9 +105,10 @@ struct kern_attn_dims {
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
 	enum kern_attn backend;
-	/* keys that a query sees, its own included; 0: all before it.  So far
-	 * only the CPU's tables look at it, and at a Dv that is not D. */
+	/* So far only the CPU's tables look at the rest, and at a Dv that is
+	 * not D: keys that a query sees, its own included; 0: all before it. */
 	int64_t window;
+	enum kern_sink sink;
 };
 
 static inline int64_t kern_attn_row(const struct kern_attn_dims *d)
@@ -346,15 +353,20 @@ struct kern {
 			   const struct kern_attn_dims *dims, int64_t P,
 			   int64_t R);
 	/*
-	 * Causal attention, within a window if there is one:
+	 * Causal attention, within a window if there is one, and from position
+	 * doc (B, T, or NULL) of its sample on, where a token's document
+	 * begins:
 	 * o (N, H Dv) = softmax(scale q k^T) v, lse (B, H, T)
-	 * the log of the denominators.  scratch: attn_scratch(dims) bytes.
+	 * the log of the denominators.  sink (H): of KERN_SINK_LEARNED.
+	 * scratch: attn_scratch(dims) bytes.
 	 */
 	void (*attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
-			 void *scratch, const struct kern_attn_dims *dims);
-	/* dqkv, of the shape of qkv, = . */
-	void (*attn_bwd)(struct queue *q, void *dqkv, const void *dout,
-			 const void *o, const void *lse, const void *qkv,
+			 const void *sink, const int32_t *doc, void *scratch,
+			 const struct kern_attn_dims *dims);
+	/* dqkv = , of qkv's shape; dsink (H) +=. */
+	void (*attn_bwd)(struct queue *q, void *dqkv, void *dsink,
+			 const void *dout, const void *o, const void *lse,
+			 const void *qkv, const void *sink, const int32_t *doc,
 			 void *scratch, const struct kern_attn_dims *dims);
 	/* Bytes of scratch that either needs; a pure function of DIMS. */
 	size_t (*attn_scratch)(const struct kern_attn_dims *dims);
@@ -386,8 +398,9 @@ struct kern {
 	 * kern_attn_at_scratch(dims, room, size) bytes.
 	 */
 	void (*attn_at)(struct queue *q, void *o, void *keys, void *values,
-			const void *qkv, const int32_t *pos, void *scratch,
-			const struct kern_attn_dims *dims, int64_t room);
+			const void *qkv, const void *sink, const int32_t *pos,
+			void *scratch, const struct kern_attn_dims *dims,
+			int64_t room);
 
 	/* y (N, F) = act(x), or act(gate) * up for x (N, 2F) when gated. */
 	void (*act_fwd)(struct queue *q, void *y, const void *x, int64_t N,

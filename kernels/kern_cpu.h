@@ -75,9 +75,11 @@ void K(latent_bwd)(struct queue *q, void *dquery, void *dkv, void *dpos,
 		   const void *dqkv, const void *table,
 		   const struct kern_attn_dims *dims, int64_t P, int64_t R);
 void K(attn_fwd)(struct queue *q, void *o, void *lse, const void *qkv,
-		 void *scratch, const struct kern_attn_dims *dims);
-void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
-		 const void *lse, const void *qkv, void *scratch,
+		 const void *sink, const int32_t *doc, void *scratch,
+		 const struct kern_attn_dims *dims);
+void K(attn_bwd)(struct queue *q, void *dqkv, void *dsink, const void *dout,
+		 const void *o, const void *lse, const void *qkv,
+		 const void *sink, const int32_t *doc, void *scratch,
 		 const struct kern_attn_dims *dims);
 size_t K(attn_scratch)(const struct kern_attn_dims *dims);
 void K(pos_at)(struct queue *q, void *y, const void *w, const int32_t *pos,
@@ -90,8 +92,8 @@ void K(latent_at)(struct queue *q, void *qkv, const void *query, const void *kv,
 		  const struct kern_attn_dims *dims, int64_t P, int64_t R,
 		  int64_t room);
 void K(attn_at)(struct queue *q, void *o, void *keys, void *values,
-		const void *qkv, const int32_t *pos, void *scratch,
-		const struct kern_attn_dims *dims, int64_t room);
+		const void *qkv, const void *sink, const int32_t *pos,
+		void *scratch, const struct kern_attn_dims *dims, int64_t room);
 void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 		enum kern_act act, bool gated);
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,

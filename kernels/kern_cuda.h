@@ -324,9 +324,11 @@ template <typename T> struct cuda_rope {
 
 template <typename T> struct cuda_attn {
 	static void fwd(struct queue *q, void *o, void *lse, const void *qkv,
-			void *scratch, const struct kern_attn_dims *dims);
-	static void bwd(struct queue *q, void *dqkv, const void *dout,
-			const void *o, const void *lse, const void *qkv,
+			const void *sink, const int32_t *doc, void *scratch,
+			const struct kern_attn_dims *dims);
+	static void bwd(struct queue *q, void *dqkv, void *dsink,
+			const void *dout, const void *o, const void *lse,
+			const void *qkv, const void *sink, const int32_t *doc,
 			void *scratch, const struct kern_attn_dims *dims);
 	static size_t scratch(const struct kern_attn_dims *dims);
 };

@@ -53,14 +53,14 @@ static void test_small(const struct kern &k, enum type t,
 	lse->tol = 3e-6;
 	check(
 		[&] {
-			cpu.attn_fwd(NULL, ref(o), ref(lse), ref(qkv),
-				     work.data(), &dr);
+			cpu.attn_fwd(NULL, ref(o), ref(lse), ref(qkv), NULL,
+				     NULL, work.data(), &dr);
 			o_ref = o->ref;
 			lse_ref = lse->ref;
 		},
 		[&] {
-			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv),
-				   dev(scratch), &dd);
+			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv), NULL,
+				   NULL, dev(scratch), &dd);
 		},
 		"%s attn_fwd %s", k.name, name);
 	scratch = scratch_new(k.attn_scratch(&dd));
@@ -72,12 +72,14 @@ static void test_small(const struct kern &k, enum type t,
 	dqkv->tol = t == BF16 ? 6e-3 : 5e-6;
 	check(
 		[&] {
-			cpu.attn_bwd(NULL, ref(dqkv), ref(dout), ref(o),
-				     ref(lse), ref(qkv), work.data(), &dr);
+			cpu.attn_bwd(NULL, ref(dqkv), NULL, ref(dout), ref(o),
+				     ref(lse), ref(qkv), NULL, NULL,
+				     work.data(), &dr);
 		},
 		[&] {
-			k.attn_bwd(queue, dev(dqkv), dev(dout), dev(o),
-				   dev(lse), dev(qkv), dev(scratch), &dd);
+			k.attn_bwd(queue, dev(dqkv), NULL, dev(dout), dev(o),
+				   dev(lse), dev(qkv), NULL, NULL, dev(scratch),
+				   &dd);
 		},
 		"%s attn_bwd %s", k.name, name);
 }
@@ -222,8 +224,9 @@ static void large_ops(struct large *l, const struct outputs &to,
 	char *qkv = (char *)l->qkv + to.dqkv / B * b;
 	char *dout = (char *)l->dout + to.o / B * b;
 
-	k.attn_fwd(queue, o, lse, qkv, l->scratch, &d);
-	k.attn_bwd(queue, dqkv, dout, o, lse, qkv, l->scratch, &d);
+	k.attn_fwd(queue, o, lse, qkv, NULL, NULL, l->scratch, &d);
+	k.attn_bwd(queue, dqkv, NULL, dout, o, lse, qkv, NULL, NULL, l->scratch,
+		   &d);
 }
 
 static void large_poison(struct large *l, const struct outputs &to)

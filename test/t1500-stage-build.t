@@ -98,9 +98,9 @@ run stage-build --world 1 --set 'spec.device="auto"' $d/llama.cfg
 like "whose bytes they are" "$out" 'planned for CPUs; spec.device = "cuda" plans for GPUs'
 run stage-build --world 1 --sbatch --set 'spec.device="cuda"' $d/llama.cfg
 like "a GPU's host holds what is saved" "$out" "1 x \(what is saved \+ 25% \+ 2560 MiB\)"
-run stage-build --world 1 --rank 0 --set 'shape.softmax_type="learnable"' $d/llama.cfg
+run stage-build --world 1 --rank 0 --set shape.attention_output_gate=true $d/llama.cfg
 is "weights that are not known have no rank in detail" "$rc" 1
-like "and it says which" "$err" "of gates and sinks, and"
+like "and it says which" "$err" "of gates, and of heterogeneous"
 run stage-build --world 4 --rank 4 $d/llama.cfg
 is "a rank outside of the world is bad usage" "$rc" 2
 like "and named" "$err" "--rank: 4 is not below the world of 4"

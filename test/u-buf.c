@@ -89,6 +89,8 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 	int64_t query = d ? row * d->H * d->D : 0;
 	int64_t kv = query + o - (d ? d->H * pos : 0);
 	int64_t scratch = d ? scratch_of(d, z) : 0;
+	int64_t sink = d ? d->H * elem : 0, dsink = d ? d->H * sum : 0;
+	int64_t doc = d ? 4 * d->B * d->T : 0;
 
 	switch (op->code) {
 	case OP_NORM_FWD:
@@ -110,11 +112,13 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 		     {IN | MAYBE, d->T * op->n[1] * 2 * sum});
 		break;
 	case OP_ATTN_FWD:
-		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {SCRATCH, scratch});
+		USES({OUT, o}, {OUT, lse}, {IN, qkv}, {IN | MAYBE, sink},
+		     {IN | MAYBE, doc}, {SCRATCH, scratch});
 		break;
 	case OP_ATTN_BWD:
-		USES({OUT, qkv}, {IN, o}, {IN, o}, {IN, lse}, {IN, qkv},
-		     {SCRATCH, scratch});
+		USES({OUT, qkv}, {BOTH | MAYBE, dsink}, {IN, o}, {IN, o},
+		     {IN, lse}, {IN, qkv}, {IN | MAYBE, sink},
+		     {IN | MAYBE, doc}, {SCRATCH, scratch});
 		break;
 	default: fail_msg("op code %d", op->code);
 	}

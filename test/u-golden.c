@@ -78,6 +78,7 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"attn/q_norm/b", "self_attention.q_layernorm.bias"},
 		{"attn/kv_norm/w", "self_attention.kv_layernorm.weight"},
 		{"attn/kv_norm/b", "self_attention.kv_layernorm.bias"},
+		{"attn/sink", "self_attention.core_attention.softmax_offset"},
 		{"attn/proj/w", "self_attention.linear_proj.weight"},
 		{"attn/proj/b", "self_attention.linear_proj.bias"},
 		{"mlp_norm/w", "pre_mlp_layernorm.weight"},
@@ -411,6 +412,13 @@ static void run_variant(const char *variant, const struct machine *m,
 #define BF16 "spec.params_dtype=\"bf16\""
 #define FP16 "spec.params_dtype=\"fp16\""
 
+/* What GPUs do not run yet. */
+static bool on_cpus(const char *variant)
+{
+	return !strncmp(variant, "mla", 3) || !strncmp(variant, "sink", 4) ||
+	       !strncmp(variant, "docs", 4);
+}
+
 /*
  * On the CPU in every precision; on a GPU too, where there is one.  With bf16
  * some tokens go to other experts.
@@ -429,7 +437,7 @@ static void all(const char *variant)
 			    moe ? 0.3 : 6e-2);
 		run_variant(variant, &machine_cpu, FP16, 5e-4, 1e-2);
 	}
-	if (gpu && gpu->count() && !moe && strncmp(variant, "mla", 3) != 0)
+	if (gpu && gpu->count() && !moe && !on_cpus(variant))
 		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 
@@ -458,6 +466,13 @@ VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
 VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
 VARIANT(mtp_llama_detached, "mtp-llama-detached")
 VARIANT(mtp_gpt2_detached, "mtp-gpt2-detached")
+VARIANT(sink_learned, "sink-learned")
+VARIANT(sink_one, "sink-one")
+VARIANT(docs_llama, "docs-llama")
+VARIANT(docs_gpt2, "docs-gpt2")
+VARIANT(docs_sink, "docs-sink")
+VARIANT(l2_llama, "l2-llama")
+VARIANT(l2_gpt2, "l2-gpt2")
 VARIANT(moe_top2, "moe-top2")
 VARIANT(moe_top2_mtp, "moe-top2-mtp")
 VARIANT(moe_pre_softmax, "moe-pre-softmax")
@@ -520,6 +535,13 @@ int main(void)
 		cmocka_unit_test(test_mtp_gpt2_untied),
 		cmocka_unit_test(test_mtp_llama_detached),
 		cmocka_unit_test(test_mtp_gpt2_detached),
+		cmocka_unit_test(test_sink_learned),
+		cmocka_unit_test(test_sink_one),
+		cmocka_unit_test(test_docs_llama),
+		cmocka_unit_test(test_docs_gpt2),
+		cmocka_unit_test(test_docs_sink),
+		cmocka_unit_test(test_l2_llama),
+		cmocka_unit_test(test_l2_gpt2),
 		cmocka_unit_test(test_moe_top2),
 		cmocka_unit_test(test_moe_top2_mtp),
 		cmocka_unit_test(test_moe_pre_softmax),

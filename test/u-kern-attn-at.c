@@ -51,7 +51,7 @@ static void whole_new(struct whole *w, const struct kern *k,
 	lse = vec_new(k, NULL, d->B * d->T * d->H);
 	scratch = keep(k->attn_scratch(d));
 	k->rope(NULL, qkv, w->table, d, w->R, false, 1);
-	k->attn_fwd(NULL, w->o, lse, qkv, scratch, d);
+	k->attn_fwd(NULL, w->o, lse, qkv, NULL, NULL, scratch, d);
 }
 
 /* What a generation has beside: the cache, where each sample is. */
@@ -103,8 +103,8 @@ static void step(struct pieced *p, const struct kern *k, const struct whole *w,
 		set(k, qkv, i, raw(w, b, p->pos[b] + t, i % w->row));
 	}
 	k->rope_at(NULL, qkv, w->table, p->pos, &d, w->R, false, p->room);
-	k->attn_at(NULL, o, p->keys, p->values, qkv, p->pos, p->scratch, &d,
-		   p->room);
+	k->attn_at(NULL, o, p->keys, p->values, qkv, NULL, p->pos, p->scratch,
+		   &d, p->room);
 	for (int64_t i = 0; i < d.B * n * w->out; i++) {
 		int64_t b = i / (n * w->out), t = p->pos[b] + i / w->out % n;
 		int64_t at = (b * w->d.T + t) * w->out + i % w->out;

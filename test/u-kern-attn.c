@@ -18,7 +18,12 @@ static struct {
 	struct kern_attn_dims d;
 	int64_t n_qkv, n_o, n_lse;
 	double *qkv, *dout, *o, *lse, *dqkv;
+	double *sink, *dsink; /* of KERN_SINK_LEARNED */
+	int32_t *doc;
 } c;
+
+/* Plain attention, its sinks, documents, and learned sinks in documents. */
+enum extra { PLAIN, ZERO, LEARNED, DOCS, BOTH, EXTRAS };
 
 static void make_case(const int64_t shape[6], double p)
 {
@@ -39,6 +44,29 @@ static void make_case(const int64_t shape[6], double p)
 	c.n_lse = d->B * d->H * d->T;
 	c.qkv = rnd_new(c.n_qkv, 2);
 	c.dout = rnd_new(c.n_o, 1);
+}
+
+static void make_extra(enum extra extra)
+{
+	c.sink = c.dsink = NULL;
+	c.doc = NULL;
+	c.d.sink = extra == ZERO		       ? KERN_SINK_ZERO
+		   : extra == LEARNED || extra == BOTH ? KERN_SINK_LEARNED
+						       : KERN_SINK_NONE;
+	if (c.d.sink == KERN_SINK_LEARNED)
+		c.sink = rnd_new(c.d.H, 3);
+	if (extra != DOCS && extra != BOTH)
+		return;
+	/* a few of any length in each sample */
+	c.doc = keep((size_t)(c.d.B * c.d.T) * sizeof(*c.doc));
+	for (int64_t n = 0; n < c.d.B * c.d.T; n++)
+		c.doc[n] = n % c.d.T && rnd() < 0.9 ? c.doc[n - 1]
+						    : (int32_t)(n % c.d.T);
+}
+
+static const void *sink_of(const struct kern *k)
+{
+	return c.sink ? vec_new(k, c.sink, c.d.H) : NULL;
 }
 
 /* The offset in qkv of row N's query head H, or of its key or value. */
@@ -79,10 +107,11 @@ static void drop_factors(double *f, int64_t b, int64_t i, int64_t h)
 	}
 }
 
-/* The first key that query I sees. */
-static int64_t first(int64_t i)
+/* Whether query I of sample B sees key J. */
+static bool sees(int64_t b, int64_t i, int64_t j)
 {
-	return c.d.window && i >= c.d.window ? i - c.d.window + 1 : 0;
+	return j <= i && (!c.d.window || i - j < c.d.window) &&
+	       (!c.doc || c.doc[b * c.d.T + i] <= j);
 }
 
 /* p = e^(scale q k) for query I of head H of sample B; return the sum. */
@@ -91,11 +120,16 @@ static double naive_weights(double *p, int64_t b, int64_t i, int64_t h)
 	const double *q = c.qkv + at_q(b * c.d.T + i, h);
 	double z = 0;
 
-	for (int64_t j = first(i); j <= i; j++) {
-		p[j] = exp(c.d.scale *
-			   dot(q, c.qkv + at_k(b * c.d.T + j, h), c.d.D));
+	for (int64_t j = 0; j < c.d.T; j++) {
+		p[j] = 0;
+		if (sees(b, i, j))
+			p[j] = exp(
+				c.d.scale *
+				dot(q, c.qkv + at_k(b * c.d.T + j, h), c.d.D));
 		z += p[j];
 	}
+	if (c.d.sink != KERN_SINK_NONE)
+		z += exp(c.sink ? c.sink[h] : 0);
 	return z;
 }
 
@@ -107,7 +141,7 @@ static void naive_query(double *p, double *f, int64_t b, int64_t i, int64_t h)
 
 	drop_factors(f, b, i, h);
 	c.lse[(b * c.d.H + h) * c.d.T + i] = log(z);
-	for (int64_t j = first(i); j <= i; j++) {
+	for (int64_t j = 0; j <= i; j++) {
 		p[j] /= z;
 		for (int64_t x = 0; x < Dv; x++)
 			o[x] += f[j] * p[j] * c.qkv[at_v(b * c.d.T + j, h) + x];
@@ -121,10 +155,13 @@ static void naive_query_bwd(const double *p, const double *f, int64_t b,
 	const double *dout = c.dout + (n * c.d.H + h) * Dv;
 	double sum = 0;
 
-	for (int64_t j = first(i); j <= i; j++)
+	for (int64_t j = 0; j <= i; j++)
 		sum += p[j] * f[j] *
 		       dot(dout, c.qkv + at_v(b * c.d.T + j, h), Dv);
-	for (int64_t j = first(i); j <= i; j++) {
+	if (c.sink)
+		c.dsink[h] -= sum * exp(c.sink[h] -
+					c.lse[(b * c.d.H + h) * c.d.T + i]);
+	for (int64_t j = 0; j <= i; j++) {
 		int64_t kj = at_k(b * c.d.T + j, h), v = kj + D;
 		double ds = p[j] * (f[j] * dot(dout, c.qkv + v, Dv) - sum) *
 			    c.d.scale;
@@ -145,6 +182,7 @@ static void naive(void)
 	c.o = zeros(c.n_o);
 	c.lse = zeros(c.n_lse);
 	c.dqkv = zeros(c.n_qkv);
+	c.dsink = c.sink ? zeros(c.d.H) : NULL;
 	for (int64_t b = 0; b < c.d.B; b++)
 		for (int64_t h = 0; h < c.d.H; h++)
 			for (int64_t i = 0; i < c.d.T; i++) {
@@ -166,14 +204,24 @@ static void check_values(const struct kern *k)
 {
 	void *o = vec_new(k, NULL, c.n_o), *lse = vec_new(k, NULL, c.n_lse);
 	void *qkv = vec_new(k, c.qkv, c.n_qkv);
-	void *dqkv = vec_new(k, NULL, c.n_qkv);
+	void *dqkv = vec_new(k, NULL, c.n_qkv), *dsink = NULL;
+	double *ones = zeros(c.d.H);
 
-	k->attn_fwd(NULL, o, lse, qkv, scratch_new(k, &c.d), &c.d);
+	for (int64_t h = 0; h < c.d.H; h++)
+		ones[h] = 1;
+	k->attn_fwd(NULL, o, lse, qkv, sink_of(k), c.doc, scratch_new(k, &c.d),
+		    &c.d);
 	check_close("o", k, o, c.o, c.n_o, tolerance(k));
 	check_close("lse", k, lse, c.lse, c.n_lse, tolerance(k));
-	k->attn_bwd(NULL, dqkv, vec_new(k, c.dout, c.n_o), o, lse, qkv,
-		    scratch_new(k, &c.d), &c.d);
+	if (c.sink)
+		dsink = vec_new(k, ones, c.d.H);
+	k->attn_bwd(NULL, dqkv, dsink, vec_new(k, c.dout, c.n_o), o, lse, qkv,
+		    sink_of(k), c.doc, scratch_new(k, &c.d), &c.d);
 	check_close("dqkv", k, dqkv, c.dqkv, c.n_qkv, tolerance(k));
+	for (int64_t h = 0; h < c.d.H && c.sink; h++)
+		ones[h] += c.dsink[h];
+	if (c.sink)
+		check_close("dsink", k, dsink, ones, c.d.H, tolerance(k));
 }
 
 /* All that came before, the query alone, parts of a block, more than there is. */
@@ -184,9 +232,10 @@ static void values(void **state)
 {
 	(void)state;
 	for (int s = 0; s < SHAPES * WINDOWS; s++)
-		for (int p = 0; p < 2; p++) {
-			make_case(shapes[s / WINDOWS], 0.3 * p);
+		for (int p = 0; p < 4; p++) {
+			make_case(shapes[s / WINDOWS], 0.3 * (p % 2));
 			c.d.window = windows[s % WINDOWS];
+			make_extra(p < 2 ? PLAIN : 1 + (s + p) % (EXTRAS - 1));
 			naive();
 			EACH_TABLE(k)
 			{
@@ -200,7 +249,8 @@ static void *work;
 
 static double loss(void)
 {
-	kern_cpu_f64.attn_fwd(NULL, c.o, c.lse, c.qkv, work, &c.d);
+	kern_cpu_f64.attn_fwd(NULL, c.o, c.lse, c.qkv, c.sink, c.doc, work,
+			      &c.d);
 	return dot(c.o, c.dout, c.n_o);
 }
 
@@ -210,17 +260,24 @@ static void differences(void **state)
 	const struct kern *k = &kern_cpu_f64;
 
 	(void)state;
-	for (int p = 0; p < 2; p++) {
+	for (int p = 0; p < 2 * EXTRAS; p++) {
 		double *dqkv;
 
-		make_case(shape, 0.25 * p);
+		make_case(shape, 0.25 * (p % 2));
+		make_extra(p / 2);
+		c.dsink = c.sink ? vec_new(k, NULL, c.d.H) : NULL;
 		c.o = vec_new(k, NULL, c.n_o);
 		c.lse = vec_new(k, NULL, c.n_lse);
 		dqkv = vec_new(k, NULL, c.n_qkv);
 		work = scratch_new(k, &c.d);
 		loss();
-		k->attn_bwd(NULL, dqkv, c.dout, c.o, c.lse, c.qkv, work, &c.d);
+		for (int64_t h = 0; h < c.d.H && c.sink; h++)
+			c.dsink[h] = 0;
+		k->attn_bwd(NULL, dqkv, c.dsink, c.dout, c.o, c.lse, c.qkv,
+			    c.sink, c.doc, work, &c.d);
 		check_grad("qkv", c.qkv, dqkv, c.n_qkv, loss);
+		if (c.sink)
+			check_grad("sink", c.sink, c.dsink, c.d.H, loss);
 	}
 }
 
@@ -240,12 +297,13 @@ static void causality(void **state)
 		char *was = vec_new(k, NULL, c.n_o);
 		size_t at;
 
-		k->attn_fwd(NULL, was, lse, qkv, scratch_new(k, &c.d), &c.d);
+		k->attn_fwd(NULL, was, lse, qkv, NULL, NULL,
+			    scratch_new(k, &c.d), &c.d);
 		for (int64_t j = c.d.T - 1; j > 0; j -= 37) {
 			for (int64_t i = j * row; i < (j + 1) * row; i++)
 				set(k, qkv, i, 3 * rnd());
-			k->attn_fwd(NULL, o, lse, qkv, scratch_new(k, &c.d),
-				    &c.d);
+			k->attn_fwd(NULL, o, lse, qkv, NULL, NULL,
+				    scratch_new(k, &c.d), &c.d);
 			at = (size_t)(j * orow) * k->size;
 			assert_memory_equal(o, was, at);
 			assert_memory_not_equal((char *)o + at, was + at,
@@ -270,7 +328,8 @@ static void check_part(const struct kern *k, const void *o, int64_t g0)
 	for (int64_t i = 0; i < N * width; i++)
 		set(k, qkv, i,
 		    c.qkv[i / width * c.d.G * width + skip + i % width]);
-	k->attn_fwd(NULL, po, lse, qkv, scratch_new(k, &part), &part);
+	k->attn_fwd(NULL, po, lse, qkv, NULL, NULL, scratch_new(k, &part),
+		    &part);
 	for (int64_t i = 0; i < N * per * Dv; i++) {
 		int64_t n = i / (per * Dv), x = i % (per * Dv);
 		double whole = get(k, o, (n * c.d.H + part.head0) * Dv + x);
@@ -290,8 +349,8 @@ static void cut_heads(void **state)
 		void *o = vec_new(k, NULL, c.n_o);
 
 		k->attn_fwd(NULL, o, vec_new(k, NULL, c.n_lse),
-			    vec_new(k, c.qkv, c.n_qkv), scratch_new(k, &c.d),
-			    &c.d);
+			    vec_new(k, c.qkv, c.n_qkv), NULL, NULL,
+			    scratch_new(k, &c.d), &c.d);
 		for (int64_t g = 0; g < c.d.G; g++)
 			check_part(k, o, g);
 	}
@@ -325,8 +384,9 @@ static void run_big(const struct kern *k)
 	char *o = big.out, *lse = o + (size_t)c.n_o * k->size;
 	char *dqkv = lse + (size_t)c.n_lse * k->size;
 
-	k->attn_fwd(NULL, o, lse, big.qkv, work, &c.d);
-	k->attn_bwd(NULL, dqkv, big.dout, o, lse, big.qkv, work, &c.d);
+	k->attn_fwd(NULL, o, lse, big.qkv, NULL, NULL, work, &c.d);
+	k->attn_bwd(NULL, dqkv, NULL, big.dout, o, lse, big.qkv, NULL, NULL,
+		    work, &c.d);
 }
 
 /* One (sample, group) and many. */

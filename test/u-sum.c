@@ -164,7 +164,7 @@ static void test_unserved(void **state)
 	assert_int_equal(s.stage[0].parameters, shape_parameters(&c.shape));
 	assert_true(sum_knows(&s, FAMILY_OPTIM) && !sum_knows(&s, FAMILY_ACT));
 	assert_true(s.rank[0].bytes[FAMILY_PARAM] > 0);
-	assert_true(plan_config(&c, LLAMA, "shape.softmax_type=\"learnable\"",
+	assert_true(plan_config(&c, LLAMA, "shape.attention_output_gate=true",
 				1, &a));
 	assert_int_equal(sum_build(&s, &c, 1, &a, &e), 0);
 	assert_true(!s.counted && !s.planned && !sum_knows(&s, FAMILY_PARAM));

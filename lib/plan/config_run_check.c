@@ -108,6 +108,29 @@ static void check_mtp(const struct config *c, struct report *r)
 	report_suggest(r, "mtp_hsm = false");
 }
 
+/* Documents that are told apart need what ends them. */
+static void check_documents(const struct config *c, struct report *r)
+{
+	const struct run *run = &c->run;
+	bool apart = run->reset_attention_mask || run->reset_position_ids ||
+		     run->eod_mask_loss;
+
+	if (apart && !IS_SET(run->eod_id)) {
+		report_add(r, "run-documents", ERROR, RUN_AT(eod_id),
+			   "reset_attention_mask, reset_position_ids and "
+			   "eod_mask_loss need eod_id, the token that ends a "
+			   "document");
+		report_suggest(r, "eod_id = 0");
+	}
+	if (IS_SET(run->eod_id) && run->eod_id >= c->shape.vocab_size) {
+		report_add(r, "run-documents", ERROR, RUN_AT(eod_id),
+			   "eod_id %" PRId64 " is none of vocab_size %" PRId64
+			   " tokens",
+			   run->eod_id, c->shape.vocab_size);
+		report_suggest(r, "eod_id = %" PRId64, c->shape.vocab_size - 1);
+	}
+}
+
 static void check_optimizer(const struct config *c, struct report *r)
 {
 	const struct run *run = &c->run;
@@ -145,5 +168,6 @@ void config_check_run(const struct config *c, struct report *r)
 		say_capacity(c, r);
 	}
 	check_mtp(c, r);
+	check_documents(c, r);
 	check_optimizer(c, r);
 }

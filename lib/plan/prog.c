@@ -312,7 +312,13 @@ struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 	const struct shape *s = &c->shape;
 	bool dropout = c->run.attention_dropout > 0;
 
+	_Static_assert((int)SOFTMAX_VANILLA == (int)KERN_SINK_NONE &&
+			       (int)SOFTMAX_OFF_BY_ONE == (int)KERN_SINK_ZERO &&
+			       (int)SOFTMAX_LEARNABLE == (int)KERN_SINK_LEARNED,
+		       "softmax_type and enum kern_sink differ");
+
 	return (struct kern_attn_dims){
+		.sink = (enum kern_sink)s->softmax_type,
 		.B = c->run.micro_batch_size,
 		.T = s->seq_length,
 		.H = heads,
@@ -386,6 +392,10 @@ void set_dims(struct build *b)
 		norm[2].N = b->N * b->G;
 		norm[1].C = norm[2].C = b->D;
 	}
+	if (s->qk_l2_norm) {
+		norm[1].kind = norm[2].kind = KERN_RMSNORM;
+		norm[1].zero_centered = norm[2].zero_centered = true;
+	}
 	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
 	attn->B = b->B;
 	attn->T = b->T;
@@ -430,6 +440,16 @@ void prog_state(struct prog *out, const struct slice *s,
 	out->bytes[FAMILY_OPTIM] = out->v + state;
 }
 
+/* Zero-centred, nobody writes it after memory was cleared. */
+void gain_room(struct build *b)
+{
+	b->no_gain = b->no_gradient = NO_BUF;
+	if (!b->in->config->shape.qk_l2_norm)
+		return;
+	b->no_gain = buf_new(b, FAMILY_ACT, b->D);
+	b->no_gradient = buf_sums(b, FAMILY_ACT, b->D);
+}
+
 void rope_room(struct build *b, int64_t rows)
 {
 	struct prog *p = b->out;
@@ -448,17 +468,24 @@ void rope_room(struct build *b, int64_t rows)
 static void set_families(struct build *b)
 {
 	struct prog *p = b->out;
+	const struct config *c = b->in->config;
 	const struct slice *slice = b->in->slice;
 	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch, all;
 
 	host_room(p, sizeof(struct kern_scalars));
-	p->depths = (int)b->in->config->shape.mtp_num_layers;
+	p->depths = (int)c->shape.mtp_num_layers;
 	all = (1 + p->depths) * m;
 	p->ids = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
 	p->labels = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
 	p->loss = (struct ref){host_room(p, 8 * all), FAMILY_HOST};
 	p->coef = (struct ref){host_room(p, 8 * all), FAMILY_HOST};
-	p->share = p->right = NO_REF;
+	p->share = p->right = p->doc = p->place = NO_REF;
+	if (c->run.reset_attention_mask)
+		p->doc = (struct ref){host_room(p, 4 * m * b->N), FAMILY_HOST};
+	if (c->run.reset_position_ids &&
+	    c->shape.position_embedding_type == POS_LEARNED)
+		p->place =
+			(struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
 	if (p->depths) {
 		p->share = (struct ref){host_room(p, 8 * p->depths * m),
 					FAMILY_HOST};
@@ -466,6 +493,7 @@ static void set_families(struct build *b)
 					FAMILY_HOST};
 	}
 	rope_room(b, b->T);
+	gain_room(b);
 	b->attn_scratch = buf_bytes(
 		b, FAMILY_ACT, prog_attn_scratch(b->in->config, b->attn[0]));
 	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,

@@ -169,7 +169,13 @@ struct prog {
 	struct ref ids, labels;	 /* int32 (1 + depths, microbatches, B, T) */
 	struct ref loss, coef;	 /* double (1 + depths, microbatches) */
 	struct ref share, right; /* double (depths, microbatches) */
-	struct ref rope;	 /* in FAMILY_ACT: the table, or none */
+	/*
+	 * With documents of their own, else none: int32 (microbatches, B, T),
+	 * the position in its sample where a token's begins; and
+	 * (1 + depths, microbatches, B, T), the positions to look up.
+	 */
+	struct ref doc, place;
+	struct ref rope;   /* in FAMILY_ACT: the table, or none */
 	struct ref room;   /* in FAMILY_ACT, of the CPU's ops on 16 bits */
 	int64_t rope_half; /* R of kern.h */
 	int64_t rope_rows; /* positions in the table */

@@ -48,6 +48,15 @@ static double attn_flops(const struct build *b, int64_t query, int64_t value)
 	       (double)(b->H * each);
 }
 
+/* Where each token's document begins, of this micro-batch; or none. */
+static struct ref documents(const struct build *b)
+{
+	struct ref doc = b->out->doc;
+
+	doc.at += 4 * b->mb * b->N;
+	return doc.family < 0 ? NO_REF : doc;
+}
+
 static void attention_forward(struct build *b, struct layer_saved *v)
 {
 	struct op *op;
@@ -56,7 +65,8 @@ static void attention_forward(struct build *b, struct layer_saved *v)
 	v->lse = buf_sums(b, FAMILY_ACT, b->N * b->H);
 	op = emit(b, OP_ATTN_FWD, KIND_FORWARD,
 		  REFS(buf_ref(&v->o), buf_ref(&v->lse), buf_ref(&v->qkv),
-		       buf_ref(&b->attn_scratch)),
+		       param_ref(b, FAMILY_PARAM, PART_SINK, b->layer),
+		       documents(b), buf_ref(&b->attn_scratch)),
 		  NULL, 0);
 	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
@@ -72,9 +82,12 @@ static struct buf attention_backward(struct build *b, struct buf *dout,
 	struct op *op;
 
 	op = emit(b, OP_ATTN_BWD, KIND_BACKWARD,
-		  REFS(buf_ref(&dqkv), buf_ref(dout), buf_ref(&v->o),
-		       buf_ref(&v->lse), buf_ref(&v->qkv),
-		       buf_ref(&b->attn_scratch)),
+		  REFS(buf_ref(&dqkv),
+		       param_ref(b, FAMILY_GRAD, PART_SINK, b->layer),
+		       buf_ref(dout), buf_ref(&v->o), buf_ref(&v->lse),
+		       buf_ref(&v->qkv),
+		       param_ref(b, FAMILY_PARAM, PART_SINK, b->layer),
+		       documents(b), buf_ref(&b->attn_scratch)),
 		  NULL, 0);
 	op->attn = attn_dims(b);
 	op->drop = dropout(b, b->attention_dropout,
@@ -140,7 +153,7 @@ struct buf inner_norm(struct build *b, struct buf x,
 	v->stat = buf_sums(b, FAMILY_ACT, 2 * dims->N);
 	emit(b, OP_NORM_FWD, KIND_FORWARD,
 	     REFS(buf_ref(&y), NO_REF, buf_ref(&v->stat), buf_ref(&x), NO_REF,
-		  NO_REF, param_ref(b, FAMILY_PARAM, w, b->layer),
+		  NO_REF, gain_ref(b, FAMILY_PARAM, w),
 		  param_ref(b, FAMILY_PARAM, w + 1, b->layer)),
 	     NULL, 0)
 		->norm = dims;
@@ -149,16 +162,27 @@ struct buf inner_norm(struct build *b, struct buf x,
 	return y;
 }
 
+static bool has_norms(const struct build *b)
+{
+	return shape_of(b)->qk_layernorm || shape_of(b)->qk_l2_norm;
+}
+
+/* That of the norm's gain, if it has one. */
+static enum part norm_part(const struct build *b, enum part w)
+{
+	return shape_of(b)->qk_layernorm ? w : PARTS;
+}
+
 /* The norms of q's and k's heads, before their rotation. */
 static void heads_forward(struct build *b, struct layer_saved *v)
 {
 	struct parts p;
 
-	if (!shape_of(b)->qk_layernorm)
+	if (!has_norms(b))
 		return;
 	p = take_apart(b, KIND_FORWARD, &v->qkv);
-	p.q = inner_norm(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
-	p.k = inner_norm(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	p.q = inner_norm(b, p.q, b->qnorm, norm_part(b, PART_Q_NORM_W), &v->q);
+	p.k = inner_norm(b, p.k, b->knorm, norm_part(b, PART_K_NORM_W), &v->k);
 	v->qkv = put_together(b, KIND_FORWARD, &p);
 }
 
@@ -177,11 +201,13 @@ static void heads_backward(struct build *b, struct buf *dqkv,
 {
 	struct parts p;
 
-	if (!shape_of(b)->qk_layernorm)
+	if (!has_norms(b))
 		return;
 	p = take_apart(b, KIND_BACKWARD, dqkv);
-	p.q = inner_norm_backward(b, p.q, b->qnorm, PART_Q_NORM_W, &v->q);
-	p.k = inner_norm_backward(b, p.k, b->knorm, PART_K_NORM_W, &v->k);
+	p.q = inner_norm_backward(b, p.q, b->qnorm, norm_part(b, PART_Q_NORM_W),
+				  &v->q);
+	p.k = inner_norm_backward(b, p.k, b->knorm, norm_part(b, PART_K_NORM_W),
+				  &v->k);
 	*dqkv = put_together(b, KIND_BACKWARD, &p);
 }
 

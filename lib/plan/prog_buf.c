@@ -129,6 +129,13 @@ struct ref param_ref(const struct build *b, int family, enum part part,
 	return flat_ref(b, family, p->at);
 }
 
+struct ref gain_ref(const struct build *b, int family, enum part w)
+{
+	if (w != PARTS)
+		return param_ref(b, family, w, b->layer);
+	return buf_ref(family == FAMILY_GRAD ? &b->no_gradient : &b->no_gain);
+}
+
 struct op *emit(struct build *b, int code, int kind, const struct ref *refs,
 		int ref_count, const int64_t *dims, int dim_count)
 {

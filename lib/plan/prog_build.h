@@ -118,6 +118,8 @@ struct build {
 	const struct kern_moe_dims *gate; /* of the shared expert, or NULL */
 	struct buf tally; /* of all layers, double (layers, E) */
 	struct buf attn_scratch, comm_scratch;
+	/* gain_room's, and where its gradient goes that nobody reads */
+	struct buf no_gain, no_gradient;
 	int64_t room;		   /* what room_for has found to be wanted */
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */
@@ -136,6 +138,8 @@ struct build {
 /* prog.c */
 /* Dims of this rank that every op takes from, for B samples of T tokens. */
 void set_dims(struct build *b);
+/* Room for a gain that is always 1, where norms without parameters need it. */
+void gain_room(struct build *b);
 /* Room for rope's table of so many positions, if there is one. */
 void rope_room(struct build *b, int64_t rows);
 /* Where so many bytes of FAMILY_HOST lie. */
@@ -160,6 +164,8 @@ struct ref buf_part(const struct build *b, const struct buf *buf,
 struct ref buf_at(const struct buf *buf, int64_t bytes);
 /* Element ELEMENT of the flat buffers, in PARAM or GRAD. */
 struct ref flat_ref(const struct build *b, int family, int64_t element);
+/* A norm's gain, or its gradient; of PARTS, one that is always 1. */
+struct ref gain_ref(const struct build *b, int family, enum part w);
 /* A param's array of this chunk in PARAM or GRAD; NO_REF if not held. */
 struct ref param_ref(const struct build *b, int family, enum part part,
 		     int64_t layer);

@@ -42,14 +42,19 @@ static struct traffic attn_traffic(const struct op *op)
 	case OP_LATENT_FWD:
 	case OP_LATENT_BWD:
 		return (struct traffic){qkv + parts, 2 * d->T * op->n[1], 0};
-	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
+	case OP_ATTN_FWD:
+		return (struct traffic){qkv + o + d->H * has(op, 3), N * d->H,
+					4 * N * has(op, 4)};
 	case OP_ROPE_AT: return (struct traffic){2 * qkv, 2 * N * op->n[0], 0};
 	case OP_ATTN_AT: /* at the worst, a full cache */
-		return (struct traffic){qkv + o +
+		return (struct traffic){qkv + o + d->H * has(op, 4) +
 						d->B * d->G * (d->D + d->Dv) *
 							(d->T + op->n[0]),
 					0, 4 * d->B};
-	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
+	default:
+		return (struct traffic){2 * qkv + 2 * o + d->H * has(op, 6),
+					N * d->H + 2 * d->H * has(op, 1),
+					4 * N * has(op, 7)};
 	}
 }
 

@@ -45,6 +45,22 @@ static void embed_dropout(struct build *b, struct ref x, int kind)
 			b->depth ? dropout_site(b, SITE_EMBEDDING) : 0);
 }
 
+static int64_t places(const struct build *b)
+{
+	return b->in->config->shape.max_position_embeddings;
+}
+
+/* X and the learned positions that the host says; frees X. */
+static struct buf add_places(struct build *b, struct buf x, struct ref pos)
+{
+	struct buf y = buf_new(b, FAMILY_ACT, b->rows * b->C);
+
+	emit(b, OP_EMBED_FWD, KIND_FORWARD,
+	     REFS(buf_ref(&y), host_row(b, b->out->place, b->first_row), pos),
+	     DIMS(b->rows, b->C, 0, places(b)));
+	return sum_of(b, &x, &y, b->rows, KIND_FORWARD);
+}
+
 struct buf embed_forward(struct build *b)
 {
 	struct buf x = buf_new(b, FAMILY_ACT, b->N * b->C);
@@ -57,6 +73,8 @@ struct buf embed_forward(struct build *b)
 	x = reduce_rows(b, x);
 	if (pos.family >= 0 && b->gen)
 		gen_positions(b, buf_ref(&x), pos);
+	else if (pos.family >= 0 && b->out->place.family >= 0)
+		x = add_places(b, x, pos);
 	else if (pos.family >= 0)
 		emit(b, OP_POS_FWD, KIND_FORWARD, REFS(buf_ref(&x), pos),
 		     DIMS(b->rows, b->C, b->T, b->first_row, b->depth));
@@ -71,7 +89,12 @@ void embed_backward(struct build *b, struct buf *dx)
 	struct buf all;
 
 	embed_dropout(b, buf_ref(dx), KIND_BACKWARD);
-	if (pos.family >= 0)
+	if (pos.family >= 0 && b->out->place.family >= 0)
+		emit(b, OP_EMBED_BWD, KIND_WGRAD,
+		     REFS(pos, buf_ref(dx),
+			  host_row(b, b->out->place, b->first_row)),
+		     DIMS(b->rows, b->C, 0, places(b)));
+	else if (pos.family >= 0)
 		emit(b, OP_POS_BWD, KIND_WGRAD, REFS(pos, buf_ref(dx)),
 		     DIMS(b->rows, b->C, b->T, b->first_row, b->depth));
 	all = gather_rows(b, *dx);

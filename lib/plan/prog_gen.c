@@ -31,8 +31,6 @@ int prog_gen_check(const struct config *c, const struct gen_size *size,
 
 	if (c->spec.device == DEVICE_CUDA)
 		what = "spec.device = \"cuda\"";
-	else if (c->shape.softmax_type != SOFTMAX_VANILLA)
-		what = "shape.softmax_type other than vanilla";
 	else if (c->place.context_parallel_size > 1)
 		what = "place.context_parallel_size above 1";
 	if (what)
@@ -226,6 +224,7 @@ static void set_families(struct build *b)
 		g->logits = (struct ref){
 			host_room(p, rows * V * (int64_t)p->elem), FAMILY_HOST};
 	rope_room(b, b->gen->room);
+	gain_room(b);
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
 				    (int64_t)kern_attn_at_scratch(
 					    b->attn[0], b->gen->room, p->sum));

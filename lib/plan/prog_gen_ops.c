@@ -41,8 +41,9 @@ void gen_attention(struct build *b, const struct kern_attn_dims *dims,
 	v->lse = NO_BUF;
 	op = emit(b, OP_ATTN_AT, KIND_FORWARD,
 		  REFS(buf_ref(&v->o), buf_ref(&c->keys), buf_ref(&c->values),
-		       buf_ref(&v->qkv), b->gen->out->pos,
-		       buf_ref(&b->attn_scratch)),
+		       buf_ref(&v->qkv),
+		       param_ref(b, FAMILY_PARAM, PART_SINK, b->layer),
+		       b->gen->out->pos, buf_ref(&b->attn_scratch)),
 		  DIMS(b->gen->room));
 	op->attn = dims;
 	op->flops = 2 * (double)b->N * (double)b->gen->room *

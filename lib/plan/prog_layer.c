@@ -121,10 +121,10 @@ void norm_input(struct build *b, const struct kern_norm_dims *dims,
 		enum part w, enum part bias, struct norm_saved *v)
 {
 	emit(b, OP_NORM_BWD, KIND_BACKWARD,
-	     REFS(buf_ref(dx), param_ref(b, FAMILY_GRAD, w, b->layer),
+	     REFS(buf_ref(dx), gain_ref(b, FAMILY_GRAD, w),
 		  param_ref(b, FAMILY_GRAD, bias, b->layer), buf_ref(dy), dres,
 		  buf_ref(&v->x), buf_ref(&v->stat),
-		  param_ref(b, FAMILY_PARAM, w, b->layer)),
+		  gain_ref(b, FAMILY_PARAM, w)),
 	     NULL, 0)
 		->norm = dims;
 	buf_free(b, dy);

@@ -88,6 +88,8 @@ struct run {
 	double dsa_indexer_loss_coeff; /* NAN: none */
 	bool dsa_indexer_use_sparse_loss;
 
+	int64_t eod_id;
+	bool reset_attention_mask, reset_position_ids, eod_mask_loss;
 	struct texts
 		data_path; /* one path, or weight, path, weight, path ... */
 	const char *data_format; /* "auto", "megatron", "llmc", "text" */

@@ -107,12 +107,25 @@ static void add_latent(struct builder *b)
 		   SPLIT_COLS, s->add_bias_linear, 0);
 }
 
+/* Megatron starts them as it does matrices. */
+static void add_sinks(struct builder *b)
+{
+	struct weight *new;
+
+	if (b->s->softmax_type != SOFTMAX_LEARNABLE)
+		return;
+	new = add(b, PART_SINK, "attn/sink", b->s->num_attention_heads, 0);
+	new->split = SPLIT_ROWS;
+	new->init = INIT_NORMAL;
+}
+
 static void add_attention(struct builder *b)
 {
 	const struct shape *s = b->s;
 	int64_t h = s->hidden_size, d = s->kv_channels;
 
 	add_norm(b, PART_ATTN_NORM_W, "attn_norm", h, false);
+	add_sinks(b);
 	if (s->multi_latent_attention) {
 		add_latent(b);
 		return;
@@ -228,7 +241,6 @@ bool weights_known(const struct shape *s)
 	return !s->heterogeneous_block_specs &&
 	       !s->experimental_attention_variant &&
 	       !s->attention_output_gate && !s->enable_mhc_connections &&
-	       s->softmax_type != SOFTMAX_LEARNABLE &&
 	       !IS_SET(s->moe_latent_size);
 }
 

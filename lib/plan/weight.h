@@ -31,6 +31,7 @@ enum part {
 	PART_Q_NORM_B,
 	PART_K_NORM_W,
 	PART_K_NORM_B,
+	PART_SINK, /* of heads */
 	PART_PROJ_W,
 	PART_PROJ_B,
 	PART_MLP_NORM_W,
@@ -132,8 +133,8 @@ struct weights {
 
 /*
  * Whether the weights of S are known: not those of linear and sparse attention
- * and its gates, of sinks, hyper-connections and latent experts, and of layers
- * with sizes of their own, which only shape_parameters counts so far.
+ * and its gates, of hyper-connections and latent experts, and of layers with
+ * sizes of their own, which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

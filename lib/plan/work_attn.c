@@ -108,8 +108,9 @@ static void works_grouped(struct works *w, const struct work_dims *d,
 	work_gemm(w, d, 0, d->N, qkv + gate, d->C,
 		  s->add_bias_linear || s->add_qkv_bias, true)
 		->away_rest = AWAY_CORE;
-	if (s->qk_layernorm)
-		work_inner_norm(w, d, 0, d->N * (h.H + h.G), width, 2);
+	if (s->qk_layernorm || s->qk_l2_norm)
+		work_inner_norm(w, d, 0, d->N * (h.H + h.G), width,
+				s->qk_layernorm ? 2 : 0);
 	if (rotates(s, layer))
 		work_bytes(w, 0, 2 * d->N * qkv * d->elem,
 			   2 * d->N * qkv * d->elem, 0.7);

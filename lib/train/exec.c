@@ -47,6 +47,21 @@ int32_t *exec_labels(const struct exec *x, int mb, int depth)
 	       slot(x, mb, depth) * x->prog->tokens;
 }
 
+int32_t *exec_doc(const struct exec *x, int mb)
+{
+	if (x->prog->doc.family < 0)
+		return NULL;
+	return (int32_t *)at_host(x, x->prog->doc) + mb * x->prog->tokens;
+}
+
+int32_t *exec_place(const struct exec *x, int mb, int depth)
+{
+	if (x->prog->place.family < 0)
+		return NULL;
+	return (int32_t *)at_host(x, x->prog->place) +
+	       slot(x, mb, depth) * x->prog->tokens;
+}
+
 struct exec_objective exec_objective(const struct exec *x, int mb, int depth)
 {
 	const struct prog *p = x->prog;
@@ -301,7 +316,7 @@ static bool run_forward(const struct kern *k, const struct op *op,
 			      n[0], n[1]);
 		return true;
 	case OP_ATTN_FWD:
-		k->attn_fwd(a->q, p[0], p[1], p[2], p[3], &a->attn);
+		k->attn_fwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn);
 		return true;
 	case OP_ACT_FWD:
 		k->act_fwd(a->q, p[0], p[1], n[0], n[1], (enum kern_act)n[2],
@@ -341,8 +356,8 @@ static bool run_at(const struct kern *k, const struct op *op,
 			     n[0], n[1], n[2]);
 		return true;
 	case OP_ATTN_AT:
-		k->attn_at(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn,
-			   n[0]);
+		k->attn_at(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+			   &a->attn, n[0]);
 		return true;
 	default: return false;
 	}
@@ -379,7 +394,8 @@ static bool run_backward(const struct kern *k, const struct op *op,
 			      n[0], n[1]);
 		return true;
 	case OP_ATTN_BWD:
-		k->attn_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn);
+		k->attn_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+			    p[7], p[8], &a->attn);
 		return true;
 	case OP_ACT_BWD:
 		k->act_bwd(a->q, p[0], p[1], p[2], n[0], n[1],

@@ -62,6 +62,9 @@ struct kern_scalars *exec_scalars(const struct exec *x);
 /* Of the main head, and of each depth of multi-token prediction from 1 on. */
 int32_t *exec_ids(const struct exec *x, int mb, int depth);
 int32_t *exec_labels(const struct exec *x, int mb, int depth);
+/* prog.h's doc and place; NULL where they are none. */
+int32_t *exec_doc(const struct exec *x, int mb);
+int32_t *exec_place(const struct exec *x, int mb, int depth);
 
 /* A micro-batch's numbers in kern.h's loss, coef, share and right. */
 struct exec_objective {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/train/init.h"
+#include "lib/train/microbatch.h"
 #include "lib/train/profile.h"
 #include "lib/train/rate.h"
 
@@ -87,7 +88,8 @@ void trainer_close(struct trainer *t)
 	memset(t->group, 0, sizeof(t->group));
 }
 
-/* Whether one of this rank's stages looks tokens up, or scores them. */
+/* Whether one of this rank's stages looks tokens up, scores them, or attends
+ * to documents of theirs. */
 static bool needs_tokens(const struct trainer *t)
 {
 	const struct stages *st = &t->plan.stages;
@@ -96,56 +98,7 @@ static bool needs_tokens(const struct trainer *t)
 	for (int i = pp; i < st->count; i += st->pp)
 		if (st->stage[i].embedding || st->stage[i].loss)
 			return true;
-	return false;
-}
-
-/*
- * Depth DEPTH of one sample, from the depth before: everything one place to
- * the left, token 0 and no label at the end (model-numerics 1.1).  Returns
- * scored tokens.
- */
-static int64_t roll(const struct trainer *t, int mb, int depth, int64_t first)
-{
-	int64_t T = t->plan.config->shape.seq_length, scored = 0;
-	size_t bytes = (size_t)(T - 1) * sizeof(int32_t);
-	int32_t *ids = exec_ids(&t->exec, mb, depth) + first;
-	int32_t *labels = exec_labels(&t->exec, mb, depth) + first;
-
-	memcpy(ids, exec_ids(&t->exec, mb, depth - 1) + first + 1, bytes);
-	memcpy(labels, exec_labels(&t->exec, mb, depth - 1) + first + 1, bytes);
-	ids[T - 1] = 0;
-	labels[T - 1] = -1;
-	for (int64_t i = 0; i < T; i++)
-		scored += labels[i] >= 0;
-	return scored;
-}
-
-/*
- * Ids and labels of micro-batch MB, of every depth; SCORED [1 + depths] gets
- * the scored tokens of each.
- */
-static int load_microbatch(struct trainer *t, const struct trainer_data *data,
-			   bool valid, int64_t first, int mb, int64_t *scored,
-			   struct err *e)
-{
-	const struct config *c = t->plan.config;
-	int64_t T = c->shape.seq_length, B = c->run.micro_batch_size;
-	int64_t sample =
-		first +
-		((int64_t)mb * t->plan.grid.dp + t->plan.slice.at.dp) * B;
-	int32_t *ids = exec_ids(&t->exec, mb, 0);
-	int32_t *labels = exec_labels(&t->exec, mb, 0);
-
-	for (int64_t b = 0; b < B; b++) {
-		if (data->sample(data->arg, valid, sample + b, ids + b * T,
-				 labels + b * T, e))
-			return -1;
-		for (int64_t i = 0; i < T; i++)
-			scored[0] += labels[b * T + i] >= 0;
-		for (int k = 1; k <= t->plan.prog.depths; k++)
-			scored[k] += roll(t, mb, k, b * T);
-	}
-	return 0;
+	return t->plan.prog.doc.family >= 0;
 }
 
 static double at_least_one(int64_t n)
@@ -212,7 +165,7 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 		int64_t scored[1 + KERN_DEPTHS] = {0};
 
 		if (needed &&
-		    load_microbatch(t, data, valid, first, mb, scored, e))
+		    microbatch_load(t, data, valid, first, mb, scored, e))
 			return -1;
 		s->tokens += (double)scored[0];
 		for (int k = 0; k < t->plan.prog.depths; k++)

@@ -120,10 +120,10 @@ static void time_attn(int64_t B, int64_t H, int64_t G, int64_t T, int64_t D,
 		 G, T, D, p > 0 ? " drop" : "",
 		 backend == KERN_ATTN_CUDNN ? " cudnn" : "");
 	timed(name, 0, flops,
-	      [&] { k.attn_fwd(queue, o, lse, qkv, scratch, &d); });
+	      [&] { k.attn_fwd(queue, o, lse, qkv, NULL, NULL, scratch, &d); });
 	memcpy(name + 5, "bwd", 3);
 	timed(name, 0, 2.5 * flops,
-	      [&] { k.attn_bwd(queue, dqkv, dout, o, lse, qkv, scratch, &d); });
+	      [&] { k.attn_bwd(queue, dqkv, NULL, dout, o, lse, qkv, NULL, NULL, scratch, &d); });
 }
 
 /* A model's dims; GATED ones are Llama's, the others GPT-2's. */

@@ -138,12 +138,12 @@ static void rope(const struct kern *k)
 
 static void attn_fwd(const struct kern *k)
 {
-	k->attn_fwd(NULL, a.x, a.lse, a.qkv, a.scratch, &attn);
+	k->attn_fwd(NULL, a.x, a.lse, a.qkv, NULL, NULL, a.scratch, &attn);
 }
 
 static void attn_bwd(const struct kern *k)
 {
-	k->attn_bwd(NULL, a.dqkv, a.x, a.x, a.lse, a.qkv, a.scratch, &attn);
+	k->attn_bwd(NULL, a.dqkv, NULL, a.x, a.x, a.lse, a.qkv, NULL, NULL, a.scratch, &attn);
 }
 
 static void gelu_fwd(const struct kern *k)
