@@ -120,7 +120,9 @@ static struct buf decode(struct build *b)
 	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
 	struct buf h, stat;
 
-	s.x = st->embedding ? embed_forward(b) : stage_receive(b, false);
+	/* a later one may have an embedding, too: for its depths */
+	s.x = st == b->in->stages->stage ? embed_forward(b)
+					 : stage_receive(b, false);
 	for (int64_t n = 0; n < st->num_layers; n++) {
 		struct layer_saved v = {0};
 
