@@ -48,6 +48,7 @@ done
 printf '%s\n' '101 32 116 104' 84 '104 101 32 119 111 114 108 100 32 111 102 32' \
 	'10 10' '116 104 101 32 115' >"$T/ids"
 few="--prompt-ids $T/ids --max-new-tokens 24"
+declare -A want other
 drawn="$few --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5"
 
 for model in llama gpt2 mtp moe; do
@@ -58,66 +59,64 @@ for model in llama gpt2 mtp moe; do
 	like "$model: how fast" "$err" "5 texts, 120 new tokens in .* tokens/s"
 	is "$model: the prompts' order" "$(jq -c '[.prompt, (.ids | length), .end]' <<<"$out")" \
 		"$(printf '[%d,24,"length"]\n' 1 2 3 4 5)"
-	want=$(ids)
+	want[$model]=$(ids)
 	generate 1 $model "$drawn"
-	other=$(ids)
-	ok "$model: what is drawn differs" test "$other" != "$want"
+	other[$model]=$(ids)
+	ok "$model: what is drawn differs" test "${other[$model]}" != "${want[$model]}"
 	generate 1 $model "$drawn --seed 6"
-	ok "$model: with each seed" test "$(ids)" != "$other"
-	same "some at a time" "$want" 1 $model "$few" run.micro_batch_size=3 run.global_batch_size=12
-	same "tp 2, pp 2" "$want" 4 $model "$few" $tp=2 $pp=2
-	same "tp 2, pp 2, drawn" "$other" 4 $model "$drawn" $tp=2 $pp=2
-	same "dp 2, drawn" "$other" 2 $model "$drawn" run.micro_batch_size=2
-	same "dp 3, one of whose ranks has less, drawn" "$other" 3 $model "$drawn"
-	same "tp 2 with sequence parallel, drawn" "$other" 2 $model "$drawn" $tp=2 place.sequence_parallel=true
-	same "chunks, drawn" "$other" 2 $model "$drawn" $pp=2 $vp=2
+	ok "$model: with each seed" test "$(ids)" != "${other[$model]}"
+	same "some at a time" "${want[$model]}" 1 $model "$few" run.micro_batch_size=3 run.global_batch_size=12
+	same "tp 2, pp 2" "${want[$model]}" 4 $model "$few" $tp=2 $pp=2
+	same "tp 2, pp 2, drawn" "${other[$model]}" 4 $model "$drawn" $tp=2 $pp=2
+	same "dp 2, drawn" "${other[$model]}" 2 $model "$drawn" run.micro_batch_size=2
+	same "dp 3, one of whose ranks has less, drawn" "${other[$model]}" 3 $model "$drawn"
+	same "tp 2 with sequence parallel, drawn" "${other[$model]}" 2 $model "$drawn" $tp=2 place.sequence_parallel=true
+	same "chunks, drawn" "${other[$model]}" 2 $model "$drawn" $pp=2 $vp=2
 	is "$model: nothing was written" "$(find "$T/$model" -type f -exec cksum {} +)" "$(<"$T/before")"
-	eval "want_$model=\$want other_$model=\$other"
 done
-# shellcheck disable=SC2154 # by the loop above
-same "tp 4, above the groups, drawn" "$other_llama" 4 llama "$drawn" $tp=4
-same "a stage without layers, drawn" "$other_gpt2" 4 gpt2 "$drawn" $pp=4 "$layout=\"Et|ttttttt||L\""
-same "ep 2, drawn" "$other_moe" 2 moe "$drawn" $ep=2
-same "ep 2, dp 4, drawn" "$other_moe" 4 moe "$drawn" $ep=2
-same "ep 2, pp 2, drawn" "$other_moe" 4 moe "$drawn" $ep=2 $pp=2
+same "tp 4, above the groups, drawn" "${other[llama]}" 4 llama "$drawn" $tp=4
+same "a stage without layers, drawn" "${other[gpt2]}" 4 gpt2 "$drawn" $pp=4 "$layout=\"Et|ttttttt||L\""
+same "ep 2, drawn" "${other[moe]}" 2 moe "$drawn" $ep=2
+same "ep 2, dp 4, drawn" "${other[moe]}" 4 moe "$drawn" $ep=2
+same "ep 2, pp 2, drawn" "${other[moe]}" 4 moe "$drawn" $ep=2 $pp=2
 
 ## drafts
-same "drafted" "$want_mtp" 1 mtp "$few --speculative"
+same "drafted" "${want[mtp]}" 1 mtp "$few --speculative"
 is "mtp: drafts of each text" "$(jq -c 'select(.drafts >= .accepted and .drafts > 0) | .prompt' <<<"$out")" \
 	"$(printf '%d\n' 1 2 3 4 5)"
 accepted=$(jq .accepted <<<"$out")
 ok "mtp: some are accepted" test "$(jq -s 'map(.accepted) | add' <<<"$out")" -gt 10
 like "mtp: and it says how many" "$err" "[0-9]+ of [0-9]+ drafts accepted: [12]\.[0-9]+ tokens a pass"
-same "drafted and drawn" "$other_mtp" 1 mtp "$drawn --speculative" run.micro_batch_size=2
-same "drafted, tp 2, pp 2" "$want_mtp" 4 mtp "$few --speculative" $tp=2 $pp=2
+same "drafted and drawn" "${other[mtp]}" 1 mtp "$drawn --speculative" run.micro_batch_size=2
+same "drafted, tp 2, pp 2" "${want[mtp]}" 4 mtp "$few --speculative" $tp=2 $pp=2
 is "mtp: the same drafts are" "$(jq .accepted <<<"$out")" "$accepted"
-same "drafted on a stage of its own, drawn" "$other_mtp" 3 mtp "$drawn --speculative" $pp=3 "$layout=\"Etttt|tttt|mmL\""
-same "drafted before the last stage" "$want_mtp" 4 mtp "$few --speculative" $pp=4 "$layout=\"Etttt|tttt|mm|L\""
+same "drafted on a stage of its own, drawn" "${other[mtp]}" 3 mtp "$drawn --speculative" $pp=3 "$layout=\"Etttt|tttt|mmL\""
+same "drafted before the last stage" "${want[mtp]}" 4 mtp "$few --speculative" $pp=4 "$layout=\"Etttt|tttt|mm|L\""
 is "mtp: the same drafts are, there too" "$(jq .accepted <<<"$out")" "$accepted"
-same "drafted, chunks, dp 2, drawn" "$other_mtp" 4 mtp "$drawn --speculative" $pp=2 $vp=2
+same "drafted, chunks, dp 2, drawn" "${other[mtp]}" 4 mtp "$drawn --speculative" $pp=2 $vp=2
 
 ## text, ends, transformer_impl
 printf 'the \nA\n' >"$T/text"
 printf '116 104 101 32\n65\n' >"$T/text.ids"
 generate 1 llama "--prompt-ids $T/text.ids --max-new-tokens 20"
-want=$(ids)
-same "text" "$want" 1 llama "--prompt-text $T/text --max-new-tokens 20"
-is "llama: as text too" "$(jq -c '.text | explode' <<<"$out")" "$want"
+spoken=$(ids)
+same "text" "$spoken" 1 llama "--prompt-text $T/text --max-new-tokens 20"
+is "llama: as text too" "$(jq -c '.text | explode' <<<"$out")" "$spoken"
 end=$(jq -s '.[0].ids[4]' <<<"$out")
 generate 1 llama "--prompt-text $T/text --max-new-tokens 20 --end-id $end"
 is "llama: up to an id" "$(jq -c '[.ids[-1], .end]' <<<"$out" | head -n 1)" "[$end,\"id\"]"
 is "llama: the first of its kind" \
 	"$(head -n 1 <<<"$out" | jq --argjson id "$end" '(.ids | index($id)) + 1 == (.ids | length)')" true
-same "inference_optimized" "$want" 1 llama "--prompt-text $T/text --max-new-tokens 20" \
+same "inference_optimized" "$spoken" 1 llama "--prompt-text $T/text --max-new-tokens 20" \
 	'spec.transformer_impl="inference_optimized"'
-same "fp32" "$want" 1 llama "--prompt-text $T/text --max-new-tokens 20" 'spec.params_dtype="fp32"'
+same "fp32" "$spoken" 1 llama "--prompt-text $T/text --max-new-tokens 20" 'spec.params_dtype="fp32"'
 
 ## weights alone, beside a job that trains there
 exec 9>>"$T/llama/.owner"
 flock -n 9
-same "while somebody trains" "$want_llama" 1 llama "$few"
+same "while somebody trains" "${want[llama]}" 1 llama "$few"
 exec 9>&-
-same "with run.load" "$want_llama" 1 llama "$few" "run.dir=\"$T/none\"" "run.load=\"$T/llama\""
+same "with run.load" "${want[llama]}" 1 llama "$few" "run.dir=\"$T/none\"" "run.load=\"$T/llama\""
 
 ## a signal: what has ended was printed
 yes 65 | head -n 20000 >"$T/many"
