@@ -22,10 +22,12 @@ static int64_t real_tokens(int64_t pos, int64_t T, int64_t room)
 void K(pos_at)(struct queue *q, void *y, const void *w, const int32_t *pos,
 	       int64_t B, int64_t T, int64_t C, int64_t room, int64_t shift)
 {
-	for (int64_t b = 0; b < B; b++)
+	for (int64_t b = 0; b < B; b++) {
+		int64_t n = real_tokens(pos[b], T, room);
+
 		K(pos_fwd)
-		(q, (REAL *)y + b * T * C, w, real_tokens(pos[b], T, room), C,
-		 room, pos[b], shift);
+		(q, (REAL *)y + b * T * C, w, n, C, room, pos[b], shift);
+	}
 }
 
 void K(rope_at)(struct queue *q, void *qkv, const void *table,
@@ -82,7 +84,7 @@ static void attend(const struct cache *c, const struct rows *r, REAL *s,
 {
 	int64_t lo = first_key(c, r->first), D = c->D;
 	int64_t width = r->first + (r->M - 1) * r->step + 1 - lo;
-	REAL inverse[QUERIES];
+	REAL inverse[QUERIES] = {0};
 
 	mul_nt(s, lds, r->q, r->ldq, c->k + lo * D, D, r->M, width, D,
 	       c->scale);

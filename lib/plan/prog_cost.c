@@ -35,10 +35,12 @@ static struct traffic attn_traffic(const struct op *op)
 	switch (op->code) {
 	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
 	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
-	case OP_ROPE_AT: return (struct traffic){2 * qkv, 2 * N * op->n[0], 0};
-	case OP_ATTN_AT: /* at the worst, a full cache */
+	case OP_ROPE_AT:
+		return (struct traffic){2 * qkv, 2 * op->n[2] * op->n[0],
+					4 * d->B};
+	case OP_ATTN_AT: /* all that there is room for, and what is new */
 		return (struct traffic){
-			qkv + o + 2 * d->B * d->G * d->D * (d->T + op->n[0]), 0,
+			qkv + o + 2 * d->B * d->G * d->D * (op->n[0] + d->T), 0,
 			4 * d->B};
 	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
 	}
@@ -54,6 +56,9 @@ static struct traffic row_traffic(const struct op *op)
 	case OP_EMBED_FWD: return (struct traffic){all + n[3] * C, 0, 4 * n[0]};
 	case OP_EMBED_BWD: return (struct traffic){all, 2 * n[3] * C, 4 * n[0]};
 	case OP_POS_FWD: return (struct traffic){2 * all + n[2] * C, 0, 0};
+	case OP_POS_AT:
+		return (struct traffic){2 * all * n[2] + n[3] * n[2], 0,
+					4 * n[0]};
 	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
 	case OP_DROP: return (struct traffic){2 * all, 0, 0};
 	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};

@@ -175,7 +175,7 @@ static void feed(const struct gen *g, const struct gen_pass *pass, int k)
 static const double *logits_row(const struct gen *g, int64_t rows, int64_t row)
 {
 	const struct prog *p = &g->t->plan.prog;
-	const char *base = g->t->exec.host + g->g->logits.at;
+	const void *base = g->t->exec.host + g->g->logits.at;
 	int64_t V = g->t->plan.config->shape.vocab_size, Vr = g->g->vocab_rows;
 
 	for (int64_t v = 0; v < V; v++) {
