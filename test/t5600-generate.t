@@ -160,6 +160,8 @@ refused "top-p 0" 2 "top-p: 0 leaves no token" "$few --temperature 1 --top-p 0"
 refused "top-p above 1" 2 "top-p: 1.5 is not between 0 and 1" "$few --temperature 1 --top-p 1.5"
 refused "no new tokens" 2 "max-new-tokens: 0 is not between" "--prompt-ids $T/ids --max-new-tokens 0"
 refused "with --eval" 2 "exclude each other" "$few --eval valid"
+refused "on a GPU" 3 '"cuda" \(set it to "cpu"\)' "$few" 'spec.device="cuda"'
+refused "in 16 bits" 3 '16 bits \(set it to "fp32"\)' "$few" 'spec.params_dtype="bf16"'
 refused "no checkpoint" 4 "nothing to generate from: neither run.dir nor run.load" "$few" "run.dir=\"$T/none\""
 refused "text of a larger vocabulary" 2 "is for vocabularies of bytes; this one has 300" \
 	"--prompt-text $T/text" shape.vocab_size=300
