@@ -241,6 +241,7 @@ static void set_families(struct build *b)
 	g->pick = (struct ref){host_room(p, 4 * rows), FAMILY_HOST};
 	g->ids = (struct ref){host_room(p, 4 * (1 + g->depths) * slots * b->T),
 			      FAMILY_HOST};
+	p->ids = g->ids; /* where embeddings look for them */
 	g->vocab_rows = V / b->tp;
 	g->logits = NO_REF;
 	if (g->scores)
