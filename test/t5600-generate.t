@@ -51,12 +51,17 @@ few="--prompt-ids $T/ids --max-new-tokens 24"
 declare -A want other
 drawn="$few --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5"
 
+# Random weights say something else each time; drafts need some training.
+random=(run.train_iters=1 run.lr=0.0 run.min_lr=0.0 run.init_method_std=0.3)
+trained=(run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15)
 for model in llama gpt2 mtp moe; do
-	worker "$T/$model" $model 1 "${room[@]}" run.train_iters=30 run.lr_decay_style='"constant"' run.lr_warmup_iters=0
+	[ $model = mtp ] && weights=("${trained[@]}") || weights=("${random[@]}")
+	worker "$T/$model" $model 1 "${room[@]}" run.lr_warmup_iters=0 run.lr_warmup_init=0.0 "${weights[@]}"
 	find "$T/$model" -type f -exec cksum {} + >"$T/before"
 	generate 1 $model "$few"
 	is "$model: exit 0" "$rc" 0
 	like "$model: how fast" "$err" "5 texts, 120 new tokens in .* tokens/s"
+	ok "$model: more than one token" test "$(jq -s 'map(.ids[]) | unique | length' <<<"$out")" -gt 2
 	is "$model: the prompts' order" "$(jq -c '[.prompt, (.ids | length), .end]' <<<"$out")" \
 		"$(printf '[%d,24,"length"]\n' 1 2 3 4 5)"
 	want[$model]=$(ids)
@@ -101,7 +106,7 @@ printf '116 104 101 32\n65\n' >"$T/text.ids"
 generate 1 llama "--prompt-ids $T/text.ids --max-new-tokens 20"
 spoken=$(ids)
 same "text" "$spoken" 1 llama "--prompt-text $T/text --max-new-tokens 20"
-is "llama: as text too" "$(jq -c '.text | explode' <<<"$out")" "$spoken"
+is "llama: as text too" "$(jq -c '.text | explode' <<<"$out")" "$(jq -c 'map(if . > 127 then 63 else . end)' <<<"$spoken")"
 end=$(jq -s '.[0].ids[4]' <<<"$out")
 generate 1 llama "--prompt-text $T/text --max-new-tokens 20 --end-id $end"
 is "llama: up to an id" "$(jq -c '[.ids[-1], .end]' <<<"$out" | head -n 1)" "[$end,\"id\"]"
