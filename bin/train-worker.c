@@ -230,12 +230,13 @@ static int read_prompts(struct options *o, const struct config *c,
  * A generation runs on CPUs so far, and by the same code whatever
  * transformer_impl says; inference_optimized is no reason to refuse it.
  */
-static void set_for_generate(struct config *c)
+static int set_for_generate(struct config *c, struct err *e)
 {
 	if (c->spec.device == DEVICE_AUTO)
 		c->spec.device = DEVICE_CPU;
 	if (c->spec.transformer_impl == IMPL_INFERENCE)
 		c->spec.transformer_impl = IMPL_LOCAL;
+	return prog_gen_check(c, e);
 }
 
 /*
@@ -255,8 +256,8 @@ static int read_config(const char *file, const struct options *o,
 		c->run.micro_batch_size = 1;
 	config_finish(c, boot->world, &r);
 	errors = report_count(&r, ERROR);
-	if (o->generate)
-		set_for_generate(c);
+	if (o->generate && !errors && set_for_generate(c, e))
+		return -1;
 	if (!errors)
 		unserved = (size_t)config_unserved(c, &r);
 	if (!errors && !o->generate)

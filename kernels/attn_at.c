@@ -23,10 +23,12 @@ static int64_t real_tokens(int64_t pos, int64_t T, int64_t room)
 void K(pos_at)(struct queue *q, void *y, const void *w, const int32_t *pos,
 	       int64_t B, int64_t T, int64_t C, int64_t room, int64_t shift)
 {
-	for (int64_t b = 0; b < B; b++)
+	for (int64_t b = 0; b < B; b++) {
+		int64_t n = real_tokens(pos[b], T, room);
+
 		K(pos_fwd)
-	(q, (REAL *)y + b * T * C, w, real_tokens(pos[b], T, room), C, room,
-	 pos[b], shift);
+		(q, (REAL *)y + b * T * C, w, n, C, room, pos[b], shift);
+	}
 }
 
 void K(rope_at)(struct queue *q, void *qkv, const void *table,

@@ -72,6 +72,44 @@ static int64_t scratch_of(const struct kern_attn_dims *d, const struct sizes *z)
 				   : kern_attn_scratch(d, (size_t)z->elem));
 }
 
+/* Ops of a generation. */
+static void uses_of_at(const struct op *op, const struct sizes *z,
+		       struct use *u)
+{
+	const struct kern_attn_dims *d = op->attn;
+	const int64_t *n = op->n;
+	int64_t row = d ? d->B * d->T * z->elem : 0, cache, scratch;
+	int64_t qkv = d ? row * kern_attn_row(d) : 0, heads;
+
+	switch (op->code) {
+	case OP_POS_AT:
+		row = n[2] * z->elem;
+		USES({BOTH, n[0] * n[1] * row}, {IN, n[3] * row},
+		     {IN, 4 * n[0]});
+		break;
+	case OP_ROPE_AT:
+		USES({BOTH, qkv}, {IN, n[2] * n[0] * 2 * z->sum},
+		     {IN, 4 * d->B});
+		break;
+	case OP_LATENT_AT:
+		heads = row * d->H;
+		USES({OUT, qkv}, {IN, heads * d->D},
+		     {IN, heads * (d->D - n[0] + d->Dv)}, {IN, row * n[0]},
+		     {IN | MAYBE, n[2] * n[1] * 2 * z->sum}, {IN, 4 * d->B});
+		break;
+	case OP_ATTN_AT:
+		cache = d->B * d->G * n[0] * z->elem;
+		scratch =
+			(int64_t)kern_attn_at_scratch(d, n[0], (size_t)z->sum);
+		USES({OUT, row * d->H * d->Dv}, {BOTH, cache * d->D},
+		     {BOTH, cache * d->Dv}, {IN, qkv},
+		     {IN | MAYBE, d->H * z->elem}, {IN, 4 * d->B},
+		     {SCRATCH, scratch});
+		break;
+	default: fail_msg("op code %d", op->code);
+	}
+}
+
 /* Ops whose sizes are in their norm or attention dims, by kern.h. */
 static void uses_of_dims(const struct op *op, const struct sizes *z,
 			 struct use *u)
@@ -120,7 +158,7 @@ static void uses_of_dims(const struct op *op, const struct sizes *z,
 		     {IN, lse}, {IN, qkv}, {IN | MAYBE, sink},
 		     {IN | MAYBE, doc}, {SCRATCH, scratch});
 		break;
-	default: fail_msg("op code %d", op->code);
+	default: uses_of_at(op, z, u);
 	}
 }
 
@@ -404,6 +442,10 @@ static void check_bytes(const struct shadow *s, const struct op *op,
 	}
 	if (op->code == OP_CUT) /* what lies between is not read */
 		bytes = 2 * u[0].bytes;
+	if (op->code == OP_ATTN_AT) /* what was there before is only read */
+		bytes -= op->attn->B * op->attn->G *
+			 (op->attn->D + op->attn->Dv) *
+			 (op->n[0] - op->attn->T) * s->sizes.elem;
 	/* With a master copy p is only written. */
 	if ((op->code == OP_ADAMW || op->code == OP_BALANCE) &&
 	    op->ref[1].family >= 0)
@@ -455,13 +497,23 @@ static void shadow_open(struct shadow *s, const struct plan *p,
 					mix((uint64_t)f, (uint64_t)k) | 1;
 	}
 	if (x->rope.family >= 0) {
-		int64_t count, T = p->config->shape.seq_length;
-		struct use u = {IN, T * x->rope_half * 2 * (int64_t)x->sum};
+		int64_t count;
+		struct use u = {IN, x->rope_rows * x->rope_half * 2 *
+					    (int64_t)x->sum};
 		uint64_t *g = granules(s, x->rope, &u, &count);
 
 		for (int64_t k = 0; k < count; k++)
 			g[k] = mix(1, (uint64_t)k) | 1;
 	}
+}
+
+static void run_both(struct shadow *s, struct shadow *t, const char *what)
+{
+	assert_int_equal(s->list->count, t->list->count);
+	for (int i = 0; i < s->list->count; i++)
+		if (run_op(s, i) != run_op(t, i))
+			fail_msg("%s: op %d reads a buffer that was taken",
+				 what, i);
 }
 
 static void compare(const struct plan *again, const struct plan *apart,
@@ -473,13 +525,9 @@ static void compare(const struct plan *again, const struct plan *apart,
 		train ? &apart->prog.train : &apart->prog.eval;
 	struct shadow s, t;
 
-	assert_int_equal(x->count, y->count);
 	shadow_open(&s, again, x, what, a);
 	shadow_open(&t, apart, y, what, a);
-	for (int i = 0; i < x->count; i++)
-		if (run_op(&s, i) != run_op(&t, i))
-			fail_msg("%s: op %d reads a buffer that was taken",
-				 what, i);
+	run_both(&s, &t, what);
 }
 
 static void check_layout(const struct plan_case *x, const struct config *c,
@@ -500,6 +548,96 @@ static void check_layout(const struct plan_case *x, const struct config *c,
 		compare(&again, &apart, true, x->sets, a);
 		compare(&again, &apart, false, x->sets, a);
 	}
+}
+
+/* The cache of a layer is as if all before had run. */
+static void fill_cache(struct shadow *s)
+{
+	for (int i = 0; i < s->list->count; i++) {
+		const struct op *op = &s->list->op[i];
+		struct use u[9] = {{0, 0}};
+		int64_t count;
+
+		if (op->code != OP_ATTN_AT)
+			continue;
+		uses_of_at(op, &s->sizes, u);
+		for (int k = 1; k < 3; k++) {
+			uint64_t *g = granules(s, op->ref[k], &u[k], &count);
+
+			for (int64_t j = 0; j < count; j++)
+				g[j] = mix((uint64_t)(i + k), (uint64_t)j) | 1;
+		}
+	}
+}
+
+static const struct prog_list *list_of(const struct prog_gen *g, int pass,
+				       int k)
+{
+	return &g->pass[pass].list[k];
+}
+
+/* Passes in any order, each with its depths. */
+static void compare_passes(const struct plan *p[2], const struct prog_gen g[2],
+			   const char *what, struct arena *a)
+{
+	static const int order[] = {PASS_PROMPT, PASS_NEXT, PASS_NEXT,
+				    PASS_PROMPT};
+	struct shadow s[2];
+
+	for (int i = 0; i < 2; i++) {
+		shadow_open(&s[i], p[i], list_of(&g[i], 0, 0), what, a);
+		for (int k = 0; k <= g[i].depths; k++) {
+			s[i].list = list_of(&g[i], 0, k);
+			fill_cache(&s[i]);
+		}
+	}
+	for (int n = 0; n < 4; n++)
+		for (int k = 0; k <= g->depths; k++) {
+			for (int i = 0; i < 2; i++) {
+				s[i].list = list_of(&g[i], order[n], k);
+				s[i].sent = arena_alloc(
+					a, (size_t)s[i].list->count + 1,
+					sizeof(*s[i].sent));
+			}
+			run_both(&s[0], &s[1], what);
+		}
+}
+
+static void check_generation(const struct plan_case *x, const struct config *c,
+			     struct arena *a)
+{
+	const struct gen_size size = {.slots = 3,
+				      .room = 50,
+				      .prompt = 20,
+				      .drafts = c->shape.mtp_num_layers > 0};
+	struct plan again, apart;
+	const struct plan *both[2] = {&again, &apart};
+	struct prog_gen g[2];
+	struct err e;
+
+	for (int r = 0; r < x->world; r++) {
+		keep_all = false;
+		if (plan_gen_build(&again, &g[0], c, &size, x->world, r, a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		keep_all = true;
+		if (plan_gen_build(&apart, &g[1], c, &size, x->world, r, a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		assert_true(apart.prog.bytes[FAMILY_ACT] >
+			    again.prog.bytes[FAMILY_ACT]);
+		compare_passes(both, g, x->sets, a);
+	}
+}
+
+static void test_buffers_of_generation(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, "", check_generation) > 150);
+	assert_true(plan_grid(4, "shape.mtp_num_layers=2", check_generation) >
+		    60);
+	assert_true(plan_grid(4, DEPTHS_ALONE, check_generation) > 0);
+	assert_true(plan_grid(4, EXPERTS_SHARED " shape.mtp_num_layers=2",
+			      check_generation) > 30);
+	assert_true(plan_grid(4, EXPERTS_APART, check_generation) > 10);
 }
 
 static void test_buffers_are_there_when_needed(void **state)
@@ -558,6 +696,7 @@ int main(void)
 		cmocka_unit_test(test_buffers_of_experts),
 		cmocka_unit_test(test_buffers_of_latents),
 		cmocka_unit_test(test_buffers_of_a_gpu),
+		cmocka_unit_test(test_buffers_of_generation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

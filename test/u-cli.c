@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes on command lines. */
+/* Sizes and numbers on command lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,11 +57,35 @@ static void test_bad_sizes(void **state)
 	assert_int_equal(cli_size("99999999T", 1, INT64_MAX, &n, &e), -1);
 }
 
+static void test_reals(void **state)
+{
+	static const char *const bad[] = {"",	 "x",	"1x",  " 1",
+					  "nan", "inf", "0x1", "1,5"};
+	struct err e;
+	double x;
+
+	(void)state;
+	assert_int_equal(cli_real("0.7", 0, 1, &x, &e), 0);
+	assert_true(x == 0.7);
+	assert_int_equal(cli_real("1e-3", 0, 1, &x, &e), 0);
+	assert_true(x == 1e-3);
+	assert_int_equal(cli_real("1", 0, 1, &x, &e), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		assert_int_equal(cli_real(bad[i], 0, 1, &x, &e), -1);
+		assert_int_equal(e.code, CODE_USAGE);
+	}
+	assert_int_equal(cli_real("1.01", 0, 1, &x, &e), -1);
+	assert_non_null(strstr(e.text, "1.01 is not between 0 and 1"));
+	assert_int_equal(cli_real("-0.1", 0, 1, &x, &e), -1);
+	assert_int_equal(cli_real("1e999", 0, 1, &x, &e), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_bad_sizes),
+		cmocka_unit_test(test_reals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

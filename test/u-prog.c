@@ -34,6 +34,8 @@ struct message {
 struct world {
 	int size;
 	struct plan *plan;
+	struct prog_gen *gen;
+	const struct prog_list **list; /* what each rank runs */
 	struct member (*in)[PROG_GROUPS];
 	struct sequence *seq[PROG_GROUPS]; /* [first rank] */
 	struct message *message;
@@ -167,36 +169,26 @@ static bool advance(struct world *w, int rank, const struct prog_list *l,
 }
 
 /* All ranks run their list to its end, and no message is left over. */
-static void run_lists(struct world *w, const char *what, bool train)
+static void run_lists(struct world *w, const char *what)
 {
 	int **ticket = arena_alloc(w->a, (size_t)w->size, sizeof(*ticket));
 	bool moved = true;
 
 	w->messages = 0;
 	for (int r = 0; r < w->size; r++) {
-		const struct prog *p = &w->plan[r].prog;
-		int n = (train ? &p->train : &p->eval)->count;
-
 		w->at[r] = 0;
-		ticket[r] = arena_alloc(w->a, (size_t)n, sizeof(**ticket));
+		ticket[r] = arena_alloc(w->a, (size_t)w->list[r]->count + 1,
+					sizeof(**ticket));
 	}
 	while (moved) {
 		moved = false;
-		for (int r = 0; r < w->size; r++) {
-			const struct prog *p = &w->plan[r].prog;
-
-			moved |= advance(w, r, train ? &p->train : &p->eval,
-					 ticket[r]);
-		}
+		for (int r = 0; r < w->size; r++)
+			moved |= advance(w, r, w->list[r], ticket[r]);
 	}
-	for (int r = 0; r < w->size; r++) {
-		const struct prog *p = &w->plan[r].prog;
-		const struct prog_list *l = train ? &p->train : &p->eval;
-
-		if (w->at[r] < l->count)
+	for (int r = 0; r < w->size; r++)
+		if (w->at[r] < w->list[r]->count)
 			fail_msg("%s: rank %d stops at op %d", what, r,
 				 w->at[r]);
-	}
 	for (int i = 0; i < w->messages; i++) {
 		const struct message *m = &w->message[i];
 
@@ -227,33 +219,79 @@ static void check_waits(const struct prog_list *l, struct arena *a)
 	assert_int_equal(flying, 0);
 }
 
+static void world_new(struct world *w, int size, struct arena *a)
+{
+	size_t n = (size_t)size;
+
+	*w = (struct world){.size = size, .a = a};
+	w->plan = arena_alloc(a, n, sizeof(*w->plan));
+	w->gen = arena_alloc(a, n, sizeof(*w->gen));
+	w->list = arena_alloc(a, n, sizeof(*w->list));
+	w->in = arena_alloc(a, n, sizeof(*w->in));
+	w->at = arena_alloc(a, n, sizeof(*w->at));
+	for (int k = 0; k < PROG_GROUPS; k++)
+		w->seq[k] = arena_alloc(a, n, sizeof(*w->seq[k]));
+}
+
+static void join_groups(struct world *w, int r)
+{
+	for (int k = 0; k < PROG_GROUPS; k++) {
+		struct member *m = &w->in[r][k];
+
+		m->size = plan_group(&w->plan[r], k, m->ranks, &m->me);
+		if (m->size)
+			assert_int_equal(m->ranks[m->me], r);
+	}
+}
+
 static void check_layout(const struct plan_case *x, const struct config *c,
 			 struct arena *a)
 {
-	size_t n = (size_t)x->world;
-	struct world w = {.size = x->world, .a = a};
+	struct world w;
 	struct err e;
 
-	w.plan = arena_alloc(a, n, sizeof(*w.plan));
-	w.in = arena_alloc(a, n, sizeof(*w.in));
-	w.at = arena_alloc(a, n, sizeof(*w.at));
-	for (int k = 0; k < PROG_GROUPS; k++)
-		w.seq[k] = arena_alloc(a, n, sizeof(*w.seq[k]));
+	world_new(&w, x->world, a);
 	for (int r = 0; r < x->world; r++) {
 		if (plan_build(&w.plan[r], c, x->world, r, a, &e))
 			fail_msg("%s: %s", x->sets, e.text);
 		check_waits(&w.plan[r].prog.train, a);
 		check_waits(&w.plan[r].prog.eval, a);
-		for (int k = 0; k < PROG_GROUPS; k++) {
-			struct member *m = &w.in[r][k];
-
-			m->size = plan_group(&w.plan[r], k, m->ranks, &m->me);
-			if (m->size)
-				assert_int_equal(m->ranks[m->me], r);
-		}
+		join_groups(&w, r);
 	}
-	run_lists(&w, x->sets, true);
-	run_lists(&w, x->sets, false);
+	for (int train = 1; train >= 0; train--) {
+		for (int r = 0; r < x->world; r++)
+			w.list[r] = train ? &w.plan[r].prog.train
+					  : &w.plan[r].prog.eval;
+		run_lists(&w, x->sets);
+	}
+}
+
+/* All ranks run the same pass of a generation, and each depth in turn. */
+static void check_generation(const struct plan_case *x, const struct config *c,
+			     struct arena *a)
+{
+	const struct gen_size size = {.slots = 3,
+				      .room = 50,
+				      .prompt = 20,
+				      .drafts = c->shape.mtp_num_layers > 0};
+	struct world w;
+	struct err e;
+
+	world_new(&w, x->world, a);
+	for (int r = 0; r < x->world; r++) {
+		if (plan_gen_build(&w.plan[r], &w.gen[r], c, &size, x->world, r,
+				   a, &e))
+			fail_msg("%s: %s", x->sets, e.text);
+		join_groups(&w, r);
+	}
+	for (int i = 0; i < PASSES; i++)
+		for (int k = 0; k <= w.gen->depths; k++) {
+			for (int r = 0; r < x->world; r++) {
+				w.list[r] = &w.gen[r].pass[i].list[k];
+				check_waits(w.list[r], a);
+			}
+			run_lists(&w, x->sets);
+		}
 }
 
 static void test_no_deadlock_and_all_agree(void **state)
@@ -266,6 +304,16 @@ static void test_no_deadlock_and_all_agree(void **state)
 	assert_true(plan_grid(8, EXPERTS_APART, check_layout) > 30);
 	assert_true(plan_grid(8, LATENT, check_layout) > 100);
 	assert_true(plan_grid(8, LATENT_WHOLE, check_layout) > 100);
+}
+
+static void test_generations(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(8, "", check_generation) > 300);
+	assert_true(plan_grid(8, "shape.mtp_num_layers=3", check_generation) >
+		    150);
+	assert_true(plan_grid(8, DEPTHS_ALONE, check_generation) > 10);
+	assert_true(plan_grid(8, EXPERTS_SHARED, check_generation) > 100);
 }
 
 /* Schedules whose order differs most from 1F1B. */
@@ -304,6 +352,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_deadlock_and_all_agree),
+		cmocka_unit_test(test_generations),
 		cmocka_unit_test(test_interleaved_orders),
 	};
 

@@ -38,7 +38,7 @@ int cli_real(const char *s, int64_t min, int64_t max, double *out,
 	char *end;
 	double x = strtod(s, &end);
 
-	if (end == s || *end)
+	if (end == s || *end || s[strspn(s, "0123456789.eE+-")])
 		return err_set(e, CODE_USAGE, "'%s' is not a number", s);
 	if (!(x >= (double)min && x <= (double)max))
 		return err_set(e, CODE_USAGE,

@@ -37,7 +37,7 @@ static struct traffic attn_traffic(const struct op *op)
 	switch (op->code) {
 	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
 	case OP_LATENT_AT:
-		return (struct traffic){qkv + parts, 2 * N * op->n[1],
+		return (struct traffic){qkv + parts, 2 * op->n[2] * op->n[1],
 					4 * d->B};
 	case OP_LATENT_FWD:
 	case OP_LATENT_BWD:
@@ -45,7 +45,9 @@ static struct traffic attn_traffic(const struct op *op)
 	case OP_ATTN_FWD:
 		return (struct traffic){qkv + o + d->H * has(op, 3), N * d->H,
 					4 * N * has(op, 4)};
-	case OP_ROPE_AT: return (struct traffic){2 * qkv, 2 * N * op->n[0], 0};
+	case OP_ROPE_AT:
+		return (struct traffic){2 * qkv, 2 * op->n[2] * op->n[0],
+					4 * d->B};
 	case OP_ATTN_AT: /* at the worst, a full cache */
 		return (struct traffic){qkv + o + d->H * has(op, 4) +
 						d->B * d->G * (d->D + d->Dv) *
@@ -68,9 +70,10 @@ static struct traffic row_traffic(const struct op *op)
 	case OP_EMBED_FWD: return (struct traffic){all + n[3] * C, 0, 4 * n[0]};
 	case OP_EMBED_BWD: return (struct traffic){all, 2 * n[3] * C, 4 * n[0]};
 	case OP_POS_FWD: return (struct traffic){2 * all + n[2] * C, 0, 0};
-	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
 	case OP_POS_AT:
-		return (struct traffic){(2 * all + n[3]) * n[2], 0, 4 * n[0]};
+		return (struct traffic){2 * all * n[2] + n[3] * n[2], 0,
+					4 * n[0]};
+	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
 	case OP_DROP: return (struct traffic){2 * all, 0, 0};
 	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};
 	case OP_BIAS_BWD: return (struct traffic){all, 2 * C, 0};

@@ -8,37 +8,51 @@
 #include "lib/plan/prog_build.h"
 #include "lib/plan/prog_gen_build.h"
 
-/* Neither sums of 63 bits nor the kernels' int32 come near their ends. */
-enum { TOKENS_MAX = 1 << 24 };
+/*
+ * A pass of more tokens, or choices of experts, is beyond the kernels' int32;
+ * a cache of more tokens, times the widest layer, beyond 63 bits.
+ */
+enum { TOKENS_MAX = 1 << 24, CHOICES_MAX = 1 << 28 };
+#define CACHE_MAX ((int64_t)1 << 32)
 
-static int check_size(const struct config *c, const struct gen_size *size,
+static int check_size(const struct prog_input *in, const struct gen_size *size,
 		      struct err *e)
 {
-	if (size->slots <= TOKENS_MAX / size->room &&
-	    size->slots <= TOKENS_MAX / GEN_PROMPT_MAX)
+	const struct shape *s = &in->config->shape;
+	int64_t choices =
+		s->num_moe_experts ? s->moe_router_topk * in->grid->ep : 1;
+	int64_t most = TOKENS_MAX / GEN_PROMPT_MAX;
+
+	if (most > CHOICES_MAX / GEN_PROMPT_MAX / choices)
+		most = CHOICES_MAX / GEN_PROMPT_MAX / choices;
+	if (most > CACHE_MAX / size->room)
+		most = CACHE_MAX / size->room;
+	if (size->slots <= most)
 		return 0;
 	return err_set(e, CODE_CONFIG,
-		       "run.micro_batch_size %" PRId64 " texts of %" PRId64
-		       " tokens at a time are too many to plan: at most %d "
-		       "tokens together",
-		       c->run.micro_batch_size, size->room, TOKENS_MAX);
+		       "run.micro_batch_size: %" PRId64 " texts of %" PRId64
+		       " tokens at a time are too many to plan: at most "
+		       "%" PRId64,
+		       size->slots, size->room, most);
 }
 
-int prog_gen_check(const struct config *c, const struct gen_size *size,
-		   struct err *e)
+/* What there are no ops for, and a way out if there is one. */
+static const char *missing(const struct config *c)
 {
-	const char *what = NULL;
-
 	if (c->spec.device == DEVICE_CUDA)
-		what = "spec.device = \"cuda\"";
-	else if (c->place.context_parallel_size > 1)
-		what = "place.context_parallel_size above 1";
-	if (what)
-		return err_set(e, CODE_CONFIG, "--generate does not run %s yet",
-			       what);
-	if (prog_served(c, e))
-		return -1;
-	return check_size(c, size, e);
+		return "spec.device = \"cuda\" (set it to \"cpu\")";
+	if (c->place.context_parallel_size > 1)
+		return "a place.context_parallel_size above 1";
+	return NULL;
+}
+
+int prog_gen_check(const struct config *c, struct err *e)
+{
+	const char *what = missing(c);
+
+	return what ? err_set(e, CODE_CONFIG, "--generate does not run yet: %s",
+			      what)
+		    : 0;
 }
 
 /* The depths of stages before this one. */
@@ -117,7 +131,9 @@ static struct buf decode(struct build *b)
 	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
 	struct buf h, stat;
 
-	s.x = st->embedding ? embed_forward(b) : stage_receive(b, false);
+	/* a later one may have an embedding, too: for its depths */
+	s.x = st == b->in->stages->stage ? embed_forward(b)
+					 : stage_receive(b, false);
 	for (int64_t n = 0; n < st->num_layers; n++) {
 		struct layer_saved v = {0};
 
@@ -217,7 +233,7 @@ static void set_families(struct build *b)
 	g->pick = (struct ref){host_room(p, 4 * rows), FAMILY_HOST};
 	g->ids = (struct ref){host_room(p, 4 * (1 + g->depths) * slots * b->T),
 			      FAMILY_HOST};
-	p->ids = g->ids;
+	p->ids = g->ids; /* where embeddings look for them */
 	g->vocab_rows = V / b->tp;
 	g->logits = NO_REF;
 	if (g->scores)
@@ -259,7 +275,8 @@ int prog_gen_build(struct prog_gen *out, struct prog *p,
 	struct gen_build g = {.out = out, .room = size->room};
 	struct build b = {.out = p, .in = in, .a = a, .gen = &g};
 
-	if (prog_gen_check(in->config, size, e))
+	if (prog_gen_check(in->config, e) || prog_served(in->config, e) ||
+	    check_size(in, size, e))
 		return -1;
 	memset(out, 0, sizeof(*out));
 	out->size = *size;

@@ -57,11 +57,10 @@ struct prog_gen {
 enum { GEN_PROMPT_MAX = 256 };
 
 /*
- * Whether a generation from C can be planned: else CODE_CONFIG with the
- * setting that train-worker cannot generate with.
+ * Fails (CODE_CONFIG) with the setting of C that train-worker cannot generate
+ * with, beside those that are not served at all.
  */
-int prog_gen_check(const struct config *c, const struct gen_size *size,
-		   struct err *e);
+int prog_gen_check(const struct config *c, struct err *e);
 
 /*
  * The lists of the rank that owns IN->slice.  P gets what they share: its

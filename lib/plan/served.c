@@ -267,7 +267,8 @@ static void unserved_spec(const struct config *c, struct report *r)
 			 "messages between stages have params_dtype so far");
 	if (c->spec.transformer_impl == IMPL_INFERENCE)
 		UNSERVED("served-spec", spec, transformer_impl,
-			 "inference_optimized is not for training");
+			 "inference_optimized is not for training "
+			 "(train-worker --generate takes it)");
 }
 
 static void unserved_balance(const struct config *c, struct report *r)

@@ -186,7 +186,7 @@ static double element(int dtype, const void *base, int64_t at)
 /* Row ROW of so many logits, of which each tp rank has made its columns. */
 static const double *logits_row(const struct gen *g, int64_t rows, int64_t row)
 {
-	const char *base = g->t->exec.host + g->g->logits.at;
+	const void *base = g->t->exec.host + g->g->logits.at;
 	int64_t V = g->t->plan.config->shape.vocab_size, Vr = g->g->vocab_rows;
 
 	for (int64_t v = 0; v < V; v++) {

@@ -428,7 +428,7 @@ static int gen_gives(void *arg, const struct gen_text *x, struct err *e)
 			 &l->arena, e);
 }
 
-static void tell_generation(const struct loop *l, const struct gen_sum *sum,
+static void tell_generation(struct loop *l, const struct gen_sum *sum,
 			    double seconds)
 {
 	char why[256];
@@ -437,13 +437,16 @@ static void tell_generation(const struct loop *l, const struct gen_sum *sum,
 		 "%.1f tokens/s",
 		 sum->texts, plural(sum->texts), sum->tokens, seconds,
 		 (double)sum->tokens / seconds);
-	if (l->opt->gen->speculative)
+	if (l->opt->gen->speculative && sum->passes)
 		log_info("%" PRId64 " of %" PRId64
 			 " drafts accepted: %.2f tokens a pass",
 			 sum->accepted, sum->drafts,
 			 (double)sum->tokens / (double)sum->passes);
 	if (sum->stopped)
-		log_info("stopped: %s", stop_text(&l->stop, why, sizeof(why)));
+		log_info("stopped: %s",
+			 stop_requested(&l->stop) == STOP_NO
+				 ? "another rank was asked to"
+				 : stop_text(&l->stop, why, sizeof(why)));
 }
 
 static int generate(struct loop *l, enum code *code, struct err *e)
