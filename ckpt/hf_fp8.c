@@ -43,7 +43,8 @@ void hf_fp8_convert(void *to, enum ckpt_dtype type, const uint8_t *from,
 	for (int i = 0; i < 256; i++)
 		table[i] = hf_fp8_widen((uint8_t)i);
 	for (int64_t i = 0; i < n; i++) {
-		int64_t row = (first + i) / m->cols, col = (first + i) % m->cols;
+		int64_t row = (first + i) / m->cols,
+			col = (first + i) % m->cols;
 		int64_t block = row / m->block[0] * wide + col / m->block[1];
 
 		put(to, type, i, table[from[i]] * m->scale[block]);

@@ -33,8 +33,8 @@ struct importer {
 	struct weights weights;
 	struct hf_map map;
 	struct safe safe;
-	const struct safe_tensor **from; /* of each tensor of the map */
-	enum ckpt_dtype *type;		 /* of each, as stored; bf16 for fp8 */
+	const struct safe_tensor **from;  /* of each tensor of the map */
+	enum ckpt_dtype *type;		  /* of each, as stored; bf16 for fp8 */
 	const struct safe_tensor **scale; /* of each; NULL: not fp8 */
 	int64_t block[2];		  /* that has one */
 	struct scales scales;
@@ -221,6 +221,25 @@ static int check_rest(struct importer *im, const bool *used, struct err *e)
 	return 0;
 }
 
+/* transformers saves no layers of multi-token prediction, but counts them. */
+static int check_depths(struct importer *im, struct err *e)
+{
+	const struct shape *s = &im->config->shape;
+	const char *layer =
+		arena_printf(im->a, "layers.%" PRId64 ".", s->num_layers);
+
+	if (!s->mtp_num_layers)
+		return 0;
+	for (size_t i = 0; i < im->safe.count; i++)
+		if (strstr(im->safe.list[i].name, layer))
+			return 0;
+	return err_set(e, CODE_CKPT,
+		       "%s: no tensor of a layer %" PRId64
+		       ", but config.json has num_nextn_predict_layers %" PRId64
+		       "; 0 there is the model without them",
+		       im->dir, s->num_layers, s->mtp_num_layers);
+}
+
 /* Room for the scales of any tensor, as they are stored behind the floats. */
 static void make_scales(struct importer *im)
 {
@@ -249,6 +268,8 @@ static int bind(struct importer *im, struct err *e)
 			row = m->tensor[i].outs * 8;
 	im->out = arena_alloc(im->a, PACK_BYTES, 1);
 	im->raw = arena_alloc(im->a, (size_t)row, 1);
+	if (check_depths(im, e))
+		return -1;
 	im->from = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->from));
 	im->type = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->type));
 	im->scale = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->scale));

@@ -444,6 +444,18 @@ static void put_shared(struct hf *h)
 				    (long long)(shared * width)));
 }
 
+static void check_epsilon(struct hf *h)
+{
+	double epsilon = hf_real(h, "rms_norm_eps", 1e-6);
+	struct import_source from = hf_source(h, "rms_norm_eps");
+
+	if (fabs(epsilon - 1e-6) > 1e-12)
+		report_add(h->im->report, "import-run", WARNING, "", &from.at,
+			   "rms_norm_eps %g: transformers keeps 1e-06 in the "
+			   "norms of the latents, here they have it, too",
+			   epsilon);
+}
+
 void hf_deepseek(struct hf *h)
 {
 	static const char *const read[] = {"num_key_value_heads", "head_dim",
@@ -453,6 +465,7 @@ void hf_deepseek(struct hf *h)
 	put_rope(h, "10000", true);
 	only(h, "attention_bias", false);
 	only(h, "rope_interleave", true);
+	check_epsilon(h);
 	put_expert_groups(h);
 	put_scores(h);
 	put_shared(h);
