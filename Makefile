@@ -119,10 +119,11 @@ $(BUILD)/kernels/%.f64.o: kernels/%.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=double -DREAL_IS_FLOAT=0 -I$(BLAS_INC) -MMD -MP -c -o $@ $<
 
-$(BUILD)/kernels/half.%.o: kernels/half.c Makefile
-	$(call say,CC,$< $*)
+half = $(patsubst $(BUILD)/kernels/half.%.o,%,$@)
+$(BUILD)/kernels/half.bf16.o $(BUILD)/kernels/half.fp16.o: kernels/half.c Makefile
+	$(call say,CC,$< $(half))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=$(if $(filter bf16,$*),1,0) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=$(if $(filter bf16,$(half)),1,0) -MMD -MP -c -o $@ $<
 
 $(BUILD)/lib/train/init.o: override CFLAGS += -fopenmp
 

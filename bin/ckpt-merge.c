@@ -388,6 +388,7 @@ static bool is_given(const struct cli_opt *o)
 {
 	switch (o->type) {
 	case CLI_FLAG: return *(const bool *)o->value;
+	case CLI_REAL: return *(const double *)o->value > 0;
 	case CLI_SIZE:
 	case CLI_INT: return *(const int64_t *)o->value;
 	case CLI_STRING: return *(const char *const *)o->value;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train-worker: one rank of a training job. */
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +13,18 @@
 #include "lib/train/data.h"
 #include "lib/train/loop.h"
 
+/* --max-new-tokens, if nobody says how many. */
+enum { NEW_TOKENS = 64 };
+
 struct options {
 	struct cli_list sets;
 	bool quiet, verbose;
 	const char *eval;
+	bool generate;
+	const char *prompt_ids, *prompt_text;
+	int64_t seed; /* -1: run.seed */
+	struct gen_options gen;
+	struct prompts prompts;
 	struct loop_options loop;
 };
 
@@ -42,6 +51,49 @@ static int choose_split(struct options *o, struct err *e)
 	return 0;
 }
 
+/* What was said of a generation that there is not, or NULL. */
+static const char *for_generate(const struct options *o)
+{
+	return o->prompt_ids			? "--prompt-ids"
+	       : o->prompt_text			? "--prompt-text"
+	       : o->gen.more			? "--max-new-tokens"
+	       : o->gen.sampler.temperature > 0 ? "--temperature"
+	       : o->gen.sampler.top_k		? "--top-k"
+	       : o->gen.sampler.top_p < 1	? "--top-p"
+	       : o->seed >= 0			? "--seed"
+	       : o->gen.end >= 0		? "--end-id"
+	       : o->gen.speculative		? "--speculative"
+						: NULL;
+}
+
+static int choose_generate(struct options *o, struct err *e)
+{
+	const struct sampler *s = &o->gen.sampler;
+
+	if (!o->generate)
+		return err_set(e, CODE_USAGE, "%s goes with --generate only",
+			       for_generate(o));
+	if (o->eval || o->loop.profile)
+		return err_set(e, CODE_USAGE,
+			       "--generate and %s exclude each other",
+			       o->eval ? "--eval" : "--profile");
+	if (!o->prompt_ids == !o->prompt_text)
+		return err_set(e, CODE_USAGE,
+			       "--generate needs one of --prompt-ids and "
+			       "--prompt-text");
+	if (!(s->temperature > 0) && (s->top_k || s->top_p < 1))
+		return err_set(e, CODE_USAGE,
+			       "--top-k and --top-p need a --temperature above "
+			       "0: without one the most likely token is taken");
+	if (!(s->top_p > 0))
+		return err_set(e, CODE_USAGE, "--top-p: 0 leaves no token");
+	if (!o->gen.more)
+		o->gen.more = NEW_TOKENS;
+	o->loop.gen = &o->gen;
+	o->loop.prompts = &o->prompts;
+	return 0;
+}
+
 static int parse(struct options *o, int argc, char **argv, int *first,
 		 enum cli_found *found, struct err *e)
 {
@@ -55,6 +107,26 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		{"profile", 0, CLI_INT, &o->loop.profile, "STEP",
 		 "print where the time of that step goes, op by op", 1,
 		 INT64_MAX},
+		{"generate", 0, CLI_FLAG, &o->generate, NULL,
+		 "only continue prompts from the checkpoint", 0, 0},
+		{"prompt-ids", 0, CLI_STRING, &o->prompt_ids, "FILE",
+		 "a prompt a line: ids apart by spaces", 0, 0},
+		{"prompt-text", 0, CLI_STRING, &o->prompt_text, "FILE",
+		 "a prompt a line: bytes that are the ids", 0, 0},
+		{"max-new-tokens", 0, CLI_INT, &o->gen.more, "N",
+		 "after each prompt (64)", 1, 1 << 30},
+		{"temperature", 0, CLI_REAL, &o->gen.sampler.temperature, "X",
+		 "draw tokens; 0, the default: the most likely one", 0, 1000},
+		{"top-k", 0, CLI_INT, &o->gen.sampler.top_k, "K",
+		 "draw from the K most likely ones", 1, 1 << 30},
+		{"top-p", 0, CLI_REAL, &o->gen.sampler.top_p, "P",
+		 "from the fewest that have this share together", 0, 1},
+		{"seed", 0, CLI_INT, &o->seed, "S", "of the draws (run.seed)",
+		 0, INT64_MAX},
+		{"end-id", 0, CLI_INT, &o->gen.end, "ID",
+		 "this token ends a text", 0, 1 << 30},
+		{"speculative", 0, CLI_FLAG, &o->gen.speculative, NULL,
+		 "the same tokens, drafted by multi-token prediction", 0, 0},
 		{"verbose", 'v', CLI_FLAG, &o->verbose, NULL, "say more", 0, 0},
 		{0},
 	};
@@ -74,6 +146,8 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		return err_set(e, CODE_USAGE,
 			       "needs one CONFIG, got %d; see --help",
 			       argc - *first);
+	if (*found == CLI_RUN && (o->generate || for_generate(o)))
+		return choose_generate(o, e);
 	return o->eval ? choose_split(o, e) : 0;
 }
 
@@ -89,15 +163,23 @@ static void place_text(const struct finding *f, const char *file, char *buf,
 		 f->path, *f->path ? ": " : "");
 }
 
+/* What only a training needs is not missing in a generation. */
+static bool concerns(const struct finding *f, const struct options *o)
+{
+	return f->severity == ERROR ||
+	       (f->severity == WARNING &&
+		!(o->generate && !strncmp(f->path, "run.", 4)));
+}
+
 static void say_findings(const struct report *r, const char *file,
-			 enum severity at_least)
+			 const struct options *o)
 {
 	char where[512];
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct finding *f = &r->list[i];
 
-		if (f->severity < at_least)
+		if (!concerns(f, o))
 			continue;
 		place_text(f, file, where, sizeof(where));
 		log_line(f->severity == ERROR ? LOG_ERROR : LOG_WARN,
@@ -106,8 +188,8 @@ static void say_findings(const struct report *r, const char *file,
 }
 
 /* What a valid config may leave open, but a job cannot. */
-static int needed_to_train(const char *file, const struct run *r, bool eval,
-			   struct err *e)
+static int needed(const char *file, const struct run *r, bool eval,
+		  struct err *e)
 {
 	const char *missing = !eval && !IS_SET(r->train_iters) ? "train_iters"
 			      : !eval && isnan(r->lr)	       ? "lr"
@@ -118,6 +200,42 @@ static int needed_to_train(const char *file, const struct run *r, bool eval,
 		return err_set(e, CODE_CONFIG, "'%s': run.%s is not set", file,
 			       missing);
 	return 0;
+}
+
+/* The prompts, and what else follows from CONFIG for a generation. */
+static int read_prompts(struct options *o, const struct config *c,
+			struct arena *a, struct err *e)
+{
+	int64_t vocab = c->shape.vocab_size;
+	const char *file = o->prompt_text ? o->prompt_text : o->prompt_ids;
+
+	if (o->gen.end >= vocab)
+		return err_set(e, CODE_USAGE,
+			       "--end-id %" PRId64
+			       " is not an id of the vocabulary, 0 to %" PRId64,
+			       o->gen.end, vocab - 1);
+	if (o->prompt_text && vocab > 256)
+		return err_set(e, CODE_USAGE,
+			       "--prompt-text is for vocabularies of bytes; "
+			       "this one has %" PRId64
+			       " tokens: --prompt-ids takes their ids",
+			       vocab);
+	o->gen.sampler.seed = (uint64_t)(o->seed < 0 ? c->run.seed : o->seed);
+	return prompts_read(&o->prompts, file, o->prompt_text, vocab,
+			    o->gen.more, c->shape.max_position_embeddings, a,
+			    e);
+}
+
+/*
+ * A generation runs on CPUs so far, and by the same code whatever
+ * transformer_impl says; inference_optimized is no reason to refuse it.
+ */
+static void set_for_generate(struct config *c)
+{
+	if (c->spec.device == DEVICE_AUTO)
+		c->spec.device = DEVICE_CPU;
+	if (c->spec.transformer_impl == IMPL_INFERENCE)
+		c->spec.transformer_impl = IMPL_LOCAL;
 }
 
 /*
@@ -133,13 +251,18 @@ static int read_config(const char *file, const struct options *o,
 
 	if (config_load(file, o->sets.item, o->sets.count, a, c, &r, e))
 		return -1;
+	if (o->generate && !IS_SET(c->run.micro_batch_size))
+		c->run.micro_batch_size = 1;
 	config_finish(c, boot->world, &r);
 	errors = report_count(&r, ERROR);
+	if (o->generate)
+		set_for_generate(c);
 	if (!errors)
-		unserved = (size_t)config_unserved(c, &r) +
-			   plan_unserved(c, boot->world, &r);
+		unserved = (size_t)config_unserved(c, &r);
+	if (!errors && !o->generate)
+		unserved += plan_unserved(c, boot->world, &r);
 	if (boot->rank == 0)
-		say_findings(&r, file, WARNING);
+		say_findings(&r, file, o);
 	if (errors)
 		return err_set(e, CODE_CONFIG, "'%s' has %zu error%s", file,
 			       errors, plural((long long)errors));
@@ -148,7 +271,7 @@ static int read_config(const char *file, const struct options *o,
 			       "'%s' is valid but asks for what train-worker "
 			       "does not serve yet",
 			       file);
-	if (needed_to_train(file, &c->run, o->loop.eval, e))
+	if (!o->generate && needed(file, &c->run, o->loop.eval, e))
 		return -1;
 	*m = machine_choose(c->spec.device, c->spec.params_dtype, e);
 	if (!*m)
@@ -172,7 +295,7 @@ static int end(struct boot *boot, const struct err *e)
 	return e->code;
 }
 
-static int work(const char *file, const struct options *o)
+static int work(const char *file, struct options *o)
 {
 	enum log_level level = o->quiet	    ? LOG_WARN
 			       : o->verbose ? LOG_DEBUG
@@ -191,7 +314,8 @@ static int work(const char *file, const struct options *o)
 	log_open("train-worker", boot.world > 1 ? boot.rank : -1, level);
 	if (boot.hint[0])
 		log_warn("%s", boot.hint);
-	bad = read_config(file, o, &boot, &config, &machine, &arena, &e);
+	bad = read_config(file, o, &boot, &config, &machine, &arena, &e) ||
+	      (o->generate && read_prompts(o, &config, &arena, &e));
 	/* All ranks read the same file: one tells. */
 	boot.common = bad && e.code != CODE_LAUNCH;
 	if (bad || loop_run(&boot, &config, machine, &o->loop, &code, &e))
@@ -203,7 +327,10 @@ static int work(const char *file, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = {0};
+	struct options o = {
+		.seed = -1,
+		.gen = {.sampler = {.top_p = 1}, .end = -1},
+	};
 	enum cli_found found;
 	struct err e;
 	int first;

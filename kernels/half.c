@@ -282,6 +282,65 @@ static void HALF(attn_bwd)(struct queue *q, void *dqkv, const void *dout,
 	settle(dqkv, fdqkv, all);
 }
 
+static void HALF(pos_at)(struct queue *q, void *y, const void *w,
+			 const int32_t *pos, int64_t B, int64_t T, int64_t C,
+			 int64_t places, int64_t shift)
+{
+	struct room r = ROOM;
+	float *fw = widen(&r, w, places * C), *fy = widen(&r, y, B * T * C);
+
+	K(pos_at)(NULL, fy, fw, pos, B, T, C, places, shift);
+	settle(y, fy, B * T * C);
+}
+
+static void HALF(rope_at)(struct queue *q, void *qkv, const void *table,
+			  const int32_t *pos, const struct kern_attn_dims *dims,
+			  int64_t R, bool interleaved, int64_t places)
+{
+	struct room r = ROOM;
+	float *f = widen(&r, qkv, qkv_size(dims));
+
+	K(rope_at)(NULL, f, table, pos, dims, R, interleaved, places);
+	settle(qkv, f, qkv_size(dims));
+}
+
+static void HALF(latent_at)(struct queue *q, void *qkv, const void *query,
+			    const void *kv, const void *shared,
+			    const void *table, const int32_t *pos,
+			    const struct kern_attn_dims *dims, int64_t P,
+			    int64_t R, int64_t places)
+{
+	struct room r = ROOM;
+	int64_t N = dims->B * dims->T, all = N * kern_attn_row(dims);
+	int64_t wide = dims->D - P + dims->Dv;
+	float *f = widen(&r, qkv, all);
+	float *fquery = widen(&r, query, N * dims->H * dims->D);
+	float *fkv = widen(&r, kv, N * dims->H * wide);
+
+	K(latent_at)
+	(NULL, f, fquery, fkv, widen(&r, shared, N * P), table, pos, dims, P, R,
+	 places);
+	settle(qkv, f, all);
+}
+
+static void HALF(attn_at)(struct queue *q, void *o, void *keys, void *values,
+			  const void *qkv, const int32_t *pos, void *scratch,
+			  const struct kern_attn_dims *dims, int64_t places)
+{
+	struct room r = ROOM;
+	int64_t n = dims->B * dims->G * places * dims->D;
+	int64_t nv = dims->B * dims->G * places * dims->Dv;
+	float *fo = room(&r, heads_size(dims)), *fk = widen(&r, keys, n);
+	float *fv = widen(&r, values, nv);
+
+	K(attn_at)
+	(NULL, fo, fk, fv, widen(&r, qkv, qkv_size(dims)), pos, scratch, dims,
+	 places);
+	settle(o, fo, heads_size(dims));
+	settle(keys, fk, n);
+	settle(values, fv, nv);
+}
+
 static void HALF(act_fwd)(struct queue *q, void *y, const void *x, int64_t N,
 			  int64_t F, enum kern_act act, bool gated)
 {
@@ -305,20 +364,29 @@ static void HALF(act_bwd)(struct queue *q, void *dx, const void *dy,
 }
 
 static void HALF(route_fwd)(struct queue *q, void *prob, int32_t *map,
-			    double *stat, const void *logits, const void *bias,
+			    const void *logits, const void *bias,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
-	int64_t n = dims->ranks * dims->M * dims->E;
+	float *f = widen(&r, logits, dims->ranks * dims->M * dims->E);
 
-	K(route_fwd)
-	(NULL, prob, map, stat, widen(&r, logits, n), widen(&r, bias, dims->E),
-	 dims);
+	K(route_fwd)(NULL, prob, map, f, widen(&r, bias, dims->E), dims);
+}
+
+static void HALF(route_loss)(struct queue *q, double *stat, const void *logits,
+			     const int32_t *map, const double *tally,
+			     const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+
+	K(route_loss)
+	(NULL, stat, widen(&r, logits, dims->M * dims->E), map, tally, dims);
 }
 
 static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
 			    const void *dprob, const void *logits,
-			    const int32_t *map, const double *coef,
+			    const int32_t *map, const double *tally,
+			    const double *coef,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
@@ -326,7 +394,7 @@ static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
 	float *fd = room(&r, n);
 
 	K(route_bwd)
-	(NULL, fd, count, dprob, widen(&r, logits, n), map, coef, dims);
+	(NULL, fd, count, dprob, widen(&r, logits, n), map, tally, coef, dims);
 	settle(dlogits, fd, n);
 }
 
@@ -523,9 +591,15 @@ const struct kern HALF(cpu) = {
 	.attn_fwd = HALF(attn_fwd),
 	.attn_bwd = HALF(attn_bwd),
 	.attn_scratch = K(attn_scratch),
+	.pos_at = HALF(pos_at),
+	.rope_at = HALF(rope_at),
+	.latent_at = HALF(latent_at),
+	.attn_at = HALF(attn_at),
 	.act_fwd = HALF(act_fwd),
 	.act_bwd = HALF(act_bwd),
 	.route_fwd = HALF(route_fwd),
+	.tally = K(tally),
+	.route_loss = HALF(route_loss),
 	.route_bwd = HALF(route_bwd),
 	.balance = HALF(balance),
 	.gather = HALF(gather),

@@ -134,6 +134,8 @@ enum { KERN_EXPERTS = 4096 };
  * bias:
  *   AUX      E / (K M^2) sum over n, e of c(e) P(n, e)
  *   SEQ_AUX  the same in each sample, of T tokens, and their mean
+ *   GLOBAL   AUX with the c(e) of a step's micro-batches so far, on all ranks,
+ *            as if it were one micro-batch
  *   Z        the mean of the squares of log sum exp logits
  */
 struct kern_moe_dims {
@@ -141,8 +143,8 @@ struct kern_moe_dims {
 	enum kern_score score;
 	bool pre; /* of KERN_SOFTMAX */
 	double scale;
-	int64_t groups, group_topk; /* 0: no limit */
-	double aux, seq_aux, z;	    /* coefficients */
+	int64_t groups, group_topk;	/* 0: no limit */
+	double aux, seq_aux, global, z; /* coefficients */
 	/*
 	 * The N tokens are those of the RANKS that deal out the experts, a
 	 * micro-batch each; number ME is this rank's, and experts FIRST ..
@@ -156,6 +158,12 @@ struct kern_moe_dims {
 	/* Of a bias: its step, and how many of a step's tokens go to an
 	 * expert in the mean. */
 	double bias_rate, fair;
+	/*
+	 * Sinkhorn: a token goes to the experts with the largest logits plus
+	 * log w(e), where w makes all experts equally likely for its
+	 * micro-batch.
+	 */
+	bool sinkhorn;
 };
 
 /*
@@ -204,13 +212,20 @@ enum { KERN_DEPTHS = 64 };
 enum kern_moe { MOE_AUX, MOE_Z, MOE_LOAD, MOE_COUNT, MOE_METRICS };
 
 /*
- * metrics[], summed over the world within the step; from METRIC_MOE on what
+ * Parameters whose gradients have a norm together and are clipped by it: all,
+ * or apart from the rest those of depths that are detached from the decoder.
+ */
+enum kern_grads { GRADS_MAIN, GRADS_MTP, GRADS };
+
+/*
+ * metrics[], summed over the world within the step; from METRIC_SUMSQ on the
+ * gradients' squares of enum kern_grads, from METRIC_MOE on what
  * enum kern_moe names, and from METRIC_MTP on, for each depth, what enum
  * kern_mtp names.
  */
 enum {
 	METRIC_SUMSQ,
-	METRIC_LOSS,
+	METRIC_LOSS = METRIC_SUMSQ + GRADS,
 	METRIC_TOKENS,
 	METRIC_STOP,
 	METRIC_MOE,
@@ -224,17 +239,17 @@ enum kern_mtp { MTP_MEAN, MTP_LOSS, MTP_RIGHT, MTP_TOKENS, MTP_METRICS };
 
 /* What a step has beside arrays, in the device's memory. */
 struct kern_scalars {
-	uint64_t key[2]; /* seed, step */
-	struct kern_adam adam;
-	double clip; /* 0: none */
+	uint64_t key[2];	      /* seed, step */
+	struct kern_adam adam[GRADS]; /* of the second, clip fills in all */
+	double clip;		      /* 0: none */
 	double metrics[METRICS];
 	double per_token;		/* 1: normalise by all scored tokens */
 	double tokens;			/* scored by this rank in this step */
 	double mtp_tokens[KERN_DEPTHS]; /* and at each depth */
 	double moe_coef;		/* of the routers' losses */
-	double loss_scale; /* factor in all coefficients; 0: none, 1 */
-	double stop;	   /* > 0: this rank was asked to stop */
-	double grad_norm;  /* result of clip */
+	double loss_scale;	 /* factor in all coefficients; 0: none, 1 */
+	double stop;		 /* > 0: this rank was asked to stop */
+	double grad_norm[GRADS]; /* results of clip */
 };
 
 struct kern {
@@ -344,6 +359,36 @@ struct kern {
 	/* Bytes of scratch that either needs; a pure function of DIMS. */
 	size_t (*attn_scratch)(const struct kern_attn_dims *dims);
 
+	/*
+	 * Generation, so far on CPUs only: B samples of T more tokens, those
+	 * of sample b at the positions pos[b] .. pos[b] + T of ROOM.  What is
+	 * at ROOM or behind it is padding: it gets zeros, or is left alone.
+	 *
+	 * y (B T, C) += w[p], w (ROOM, C), where p is SHIFT above a row's
+	 * position, or 0 if that is not below ROOM.
+	 */
+	void (*pos_at)(struct queue *q, void *y, const void *w,
+		       const int32_t *pos, int64_t B, int64_t T, int64_t C,
+		       int64_t room, int64_t shift);
+	/* rope by these positions; table (ROOM, R, 2). */
+	void (*rope_at)(struct queue *q, void *qkv, const void *table,
+			const int32_t *pos, const struct kern_attn_dims *dims,
+			int64_t R, bool interleaved, int64_t room);
+	/* And latent_fwd, whose pos is SHARED here. */
+	void (*latent_at)(struct queue *q, void *qkv, const void *query,
+			  const void *kv, const void *shared, const void *table,
+			  const int32_t *pos, const struct kern_attn_dims *dims,
+			  int64_t P, int64_t R, int64_t room);
+	/*
+	 * qkv's keys and values go to their positions of keys (B, G, ROOM, D)
+	 * and values (B, G, ROOM, Dv); then attn_fwd's o, of each query to all keys there
+	 * up to its own position, within a window if there is one.  scratch:
+	 * kern_attn_at_scratch(dims, room, size) bytes.
+	 */
+	void (*attn_at)(struct queue *q, void *o, void *keys, void *values,
+			const void *qkv, const int32_t *pos, void *scratch,
+			const struct kern_attn_dims *dims, int64_t room);
+
 	/* y (N, F) = act(x), or act(gate) * up for x (N, 2F) when gated. */
 	void (*act_fwd)(struct queue *q, void *y, const void *x, int64_t N,
 			int64_t F, enum kern_act act, bool gated);
@@ -354,12 +399,22 @@ struct kern {
 
 	/*
 	 * Where tokens go: prob (N, K), in the sum type, and map, from
-	 * logits (N, E) and bias (E, or NULL).  stat (MOE_METRICS, or NULL) +=
-	 * what enum kern_moe says of this rank's micro-batch.
+	 * logits (N, E) and bias (E, or NULL).
 	 */
 	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
-			  double *stat, const void *logits, const void *bias,
+			  const void *logits, const void *bias,
 			  const struct kern_moe_dims *dims);
+	/* tally (E, double) += the c(e) of this rank's micro-batch. */
+	void (*tally)(struct queue *q, double *tally, const int32_t *map,
+		      const struct kern_moe_dims *dims);
+	/*
+	 * stat (MOE_METRICS) += what enum kern_moe says of this rank's
+	 * micro-batch, for its logits (M, E).  tally (E): what GLOBAL is of,
+	 * NULL if there is none.
+	 */
+	void (*route_loss)(struct queue *q, double *stat, const void *logits,
+			   const int32_t *map, const double *tally,
+			   const struct kern_moe_dims *dims);
 	/*
 	 * Of this rank's micro-batch, for its logits (M, E): dlogits = what
 	 * dprob (M, K) gives, and *coef times the gradients of the losses.
@@ -368,8 +423,8 @@ struct kern {
 	 */
 	void (*route_bwd)(struct queue *q, void *dlogits, void *count,
 			  const void *dprob, const void *logits,
-			  const int32_t *map, const double *coef,
-			  const struct kern_moe_dims *dims);
+			  const int32_t *map, const double *tally,
+			  const double *coef, const struct kern_moe_dims *dims);
 	/*
 	 * bias (n of its E) += the rate where count (n), of all tokens of a
 	 * step, is below the fair one, -= where it is above.  master as
@@ -450,10 +505,11 @@ struct kern {
 			const double *share, const double *right, int64_t M,
 			int64_t depths, bool counts);
 	/*
-	 * s->grad_norm = sqrt(SUMSQ) / (tokens loss_scale), tokens 1 unless
-	 * per_token, and s->adam.grad_scale = 1 / (tokens loss_scale), less if
-	 * the norm is above s->clip: times clip / (norm + 1e-6).  With a
-	 * loss_scale s->adam.skip = whether the norm is not finite.
+	 * Of each of enum kern_grads, grad_norm = sqrt(SUMSQ) / (tokens
+	 * loss_scale), tokens 1 unless per_token, and adam.grad_scale =
+	 * 1 / (tokens loss_scale), less if the norm is above s->clip: times
+	 * clip / (norm + 1e-6).  With a loss_scale all adam.skip = whether
+	 * some norm is not finite.
 	 */
 	void (*clip)(struct queue *q, struct kern_scalars *s);
 	/*
@@ -505,6 +561,15 @@ static inline size_t kern_attn_scratch(const struct kern_attn_dims *d,
 
 	return (size_t)(kern_attn_workers(d) * 2 * KERN_ATTN_QUERIES * row) *
 	       size;
+}
+
+/* What attn_at needs: a block of rows of scores for each worker. */
+static inline size_t kern_attn_at_scratch(const struct kern_attn_dims *d,
+					  int64_t room, size_t size)
+{
+	int64_t row = (room + 15) / 16 * 16;
+
+	return (size_t)(kern_attn_workers(d) * KERN_ATTN_QUERIES * row) * size;
 }
 
 /*

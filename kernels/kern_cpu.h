@@ -80,16 +80,33 @@ void K(attn_bwd)(struct queue *q, void *dqkv, const void *dout, const void *o,
 		 const void *lse, const void *qkv, void *scratch,
 		 const struct kern_attn_dims *dims);
 size_t K(attn_scratch)(const struct kern_attn_dims *dims);
+void K(pos_at)(struct queue *q, void *y, const void *w, const int32_t *pos,
+	       int64_t B, int64_t T, int64_t C, int64_t room, int64_t shift);
+void K(rope_at)(struct queue *q, void *qkv, const void *table,
+		const int32_t *pos, const struct kern_attn_dims *dims,
+		int64_t R, bool interleaved, int64_t room);
+void K(latent_at)(struct queue *q, void *qkv, const void *query, const void *kv,
+		  const void *shared, const void *table, const int32_t *pos,
+		  const struct kern_attn_dims *dims, int64_t P, int64_t R,
+		  int64_t room);
+void K(attn_at)(struct queue *q, void *o, void *keys, void *values,
+		const void *qkv, const int32_t *pos, void *scratch,
+		const struct kern_attn_dims *dims, int64_t room);
 void K(act_fwd)(struct queue *q, void *y, const void *x, int64_t N, int64_t F,
 		enum kern_act act, bool gated);
 void K(act_bwd)(struct queue *q, void *dx, const void *dy, const void *x,
 		int64_t N, int64_t F, enum kern_act act, bool gated);
-void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const void *bias,
-		  const struct kern_moe_dims *dims);
+void K(route_fwd)(struct queue *q, void *prob, int32_t *map, const void *logits,
+		  const void *bias, const struct kern_moe_dims *dims);
+void K(tally)(struct queue *q, double *tally, const int32_t *map,
+	      const struct kern_moe_dims *dims);
+void K(route_loss)(struct queue *q, double *stat, const void *logits,
+		   const int32_t *map, const double *tally,
+		   const struct kern_moe_dims *dims);
 void K(route_bwd)(struct queue *q, void *dlogits, void *count,
 		  const void *dprob, const void *logits, const int32_t *map,
-		  const double *coef, const struct kern_moe_dims *dims);
+		  const double *tally, const double *coef,
+		  const struct kern_moe_dims *dims);
 void K(balance)(struct queue *q, void *bias, void *master, const void *count,
 		int64_t n, const struct kern_moe_dims *dims);
 void K(gather)(struct queue *q, void *y, const void *x, const int32_t *row,

@@ -159,9 +159,25 @@ static void chosen_probs(const struct token *t, double *p,
 		p[k] /= sum + (post ? 0 : 1e-20);
 }
 
+/* What a choice goes by, beside the logits. */
+struct steer {
+	const REAL *bias; /* or NULL */
+	double *log_w;	  /* sinkhorn's, or NULL */
+};
+
+static void set_keys(struct token *t, const struct steer *s, int64_t E)
+{
+	for (int64_t e = 0; e < E; e++) {
+		if (s->bias)
+			t->key[e] = t->score[e] + (double)s->bias[e];
+		else
+			t->key[e] = t->x[e] + (s->log_w ? s->log_w[e] : 0);
+	}
+}
+
 /* Rows LO .. HI: experts and probabilities; each sample's load is counted. */
 static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
-		       const REAL *bias, int64_t lo, int64_t hi,
+		       const struct steer *s, int64_t lo, int64_t hi,
 		       const struct kern_moe_dims *d)
 {
 	double p[KERN_EXPERTS];
@@ -174,13 +190,12 @@ static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
 
 		token_load(&t, logits + n * d->E, d);
 		memcpy(t.key, t.x, (size_t)d->E * sizeof(*t.key));
-		choose(&t, free, d); /* with no groups, no bias */
+		choose(&t, free, d); /* by the logits alone */
 		for (int64_t k = 0; k < d->K; k++)
 			load[free[k]]++;
-		for (int64_t e = 0; e < d->E && bias; e++)
-			t.key[e] = t.score[e] + (double)bias[e];
+		set_keys(&t, s, d->E);
 		if (d->group_topk)
-			limit_groups(&t, bias, d);
+			limit_groups(&t, s->bias, d);
 		choose(&t, expert, d);
 		chosen_probs(&t, p, expert, d);
 		for (int64_t k = 0; k < d->K; k++)
@@ -304,32 +319,45 @@ static void sort_choices(const REAL *prob, const struct kern_map *m,
 			m->row[i] = m->end[local(m, i, d)]++;
 }
 
+/* The c(e) of this rank's micro-batch. */
+static double chosen(const struct kern_map *m, int64_t e,
+		     const struct kern_moe_dims *d)
+{
+	int64_t samples = d->M / d->T;
+	const int32_t *load = m->load + d->me * samples * d->E;
+	double count = 0;
+
+	for (int64_t i = 0; i < samples; i++)
+		count += load[i * d->E + e];
+	return count;
+}
+
 /*
  * G[e] = the derivative of the auxiliary losses by the share of expert E in a
  * token of this rank's sample B.
  */
-static void share_slopes(double *g, const struct kern_map *m, int64_t b,
+static void share_slopes(double *g, const struct kern_map *m,
+			 const double *tally, int64_t b,
 			 const struct kern_moe_dims *d)
 {
 	double M = (double)d->M, T = (double)d->T, K = (double)d->K;
-	double all = d->aux * (double)d->E / (K * M * M);
-	double seq = d->seq_aux * (double)d->E / (K * T * M);
-	int64_t samples = d->M / d->T;
-	const int32_t *load = m->load + d->me * samples * d->E;
+	double all = d->aux * (double)d->E / (K * M * M), so_far = 0;
+	double seq = d->seq_aux * (double)d->E / (K * T * M), global = 0;
+	const int32_t *load = m->load + (d->me * d->M / d->T + b) * d->E;
 
-	for (int64_t e = 0; e < d->E; e++) {
-		double count = 0;
-
-		for (int64_t i = 0; i < samples; i++)
-			count += load[i * d->E + e];
-		g[e] = all * count + seq * load[b * d->E + e];
-	}
+	for (int64_t e = 0; e < d->E && tally; e++)
+		so_far += tally[e];
+	if (so_far > 0)
+		global = d->global * (double)d->E / (M * so_far);
+	for (int64_t e = 0; e < d->E; e++)
+		g[e] = all * chosen(m, e, d) + seq * load[e] +
+		       (tally ? global * tally[e] : 0);
 }
 
 /* The losses of rows LO .. HI of this rank's, added to AUX and Z. */
 static void loss_rows(double *aux, double *z, const struct kern_map *m,
-		      const REAL *logits, int64_t lo, int64_t hi,
-		      const struct kern_moe_dims *d)
+		      const double *tally, const REAL *logits, int64_t lo,
+		      int64_t hi, const struct kern_moe_dims *d)
 {
 	double g[KERN_EXPERTS];
 	struct token t;
@@ -338,7 +366,7 @@ static void loss_rows(double *aux, double *z, const struct kern_map *m,
 		double part = 0;
 
 		if (n == lo || n % d->T == 0)
-			share_slopes(g, m, n / d->T, d);
+			share_slopes(g, m, tally, n / d->T, d);
 		token_load(&t, logits + n * d->E, d);
 		for (int64_t e = 0; e < d->E; e++)
 			part += g[e] * t.score[e];
@@ -360,41 +388,100 @@ static int64_t most_chosen(const struct kern_map *m,
 	return most;
 }
 
-static void add_stat(double *stat, const struct kern_map *m, const REAL *logits,
-		     const struct kern_moe_dims *d)
+void K(tally)(struct queue *q, double *tally, const int32_t *map,
+	      const struct kern_moe_dims *d)
 {
-	const REAL *mine = logits + d->me * d->M * d->E;
+	struct kern_map m = kern_map((int32_t *)map, d); /* only read */
+
+	(void)q;
+	for (int64_t e = 0; e < d->E; e++)
+		tally[e] += chosen(&m, e, d);
+}
+
+void K(route_loss)(struct queue *q, double *stat, const void *logits,
+		   const int32_t *map, const double *tally,
+		   const struct kern_moe_dims *d)
+{
+	struct kern_map m = kern_map((int32_t *)map, d); /* only read */
 	double part[RUNS][2] = {{0}};
 
+	(void)q;
 #pragma omp parallel for if (d->M * d->E > KERN_SMALL)
 	for (int64_t i = 0; i < RUNS; i++)
-		loss_rows(&part[i][0], &part[i][1], m, mine, d->M * i / RUNS,
-			  d->M * (i + 1) / RUNS, d);
+		loss_rows(&part[i][0], &part[i][1], &m, tally, logits,
+			  d->M * i / RUNS, d->M * (i + 1) / RUNS, d);
 	for (int64_t i = 0; i < RUNS; i++) {
 		stat[MOE_AUX] += part[i][0];
 		stat[MOE_Z] += part[i][1];
 	}
 	stat[MOE_LOAD] +=
-		(double)(most_chosen(m, d) * d->E) / (double)(d->M * d->K);
+		(double)(most_chosen(&m, d) * d->E) / (double)(d->M * d->K);
 	stat[MOE_COUNT]++;
 }
 
-void K(route_fwd)(struct queue *q, void *prob, int32_t *map, double *stat,
-		  const void *logits, const void *bias,
-		  const struct kern_moe_dims *d)
+enum { SINKHORN_MOST = 1000 };
+
+/*
+ * W of a micro-batch's LOGITS (M, E), as Megatron's iteration has it: each
+ * token's row of d(n) w(e) e^x has a sum of 1 / M, then each expert's column
+ * one of 1 / E, until w changes by no more than 1e-4 in the mean.
+ */
+static void sinkhorn(double *w, const REAL *logits,
+		     const struct kern_moe_dims *d)
+{
+	double column[KERN_EXPERTS], share[KERN_EXPERTS], off = 1;
+
+	for (int64_t e = 0; e < d->E; e++)
+		w[e] = 1;
+	for (int i = 0; i < SINKHORN_MOST && off > 1e-4; i++) {
+		memset(column, 0, (size_t)d->E * sizeof(*column));
+		for (int64_t n = 0; n < d->M; n++) {
+			const REAL *x = logits + n * d->E;
+			double most = (double)x[0], sum = 1e-8;
+
+			for (int64_t e = 1; e < d->E; e++)
+				most = fmax(most, (double)x[e]);
+			for (int64_t e = 0; e < d->E; e++) {
+				share[e] = exp((double)x[e] - most);
+				sum += w[e] * share[e];
+			}
+			for (int64_t e = 0; e < d->E; e++)
+				column[e] += share[e] / ((double)d->M * sum);
+		}
+		off = 0;
+		for (int64_t e = 0; e < d->E; e++) {
+			double was = w[e];
+
+			w[e] = 1 / ((double)d->E * (column[e] + 1e-8));
+			off += fabs(w[e] - was) / (double)d->E;
+		}
+	}
+}
+
+void K(route_fwd)(struct queue *q, void *prob, int32_t *map, const void *logits,
+		  const void *bias, const struct kern_moe_dims *d)
 {
 	struct kern_map m = kern_map(map, d);
-	int64_t samples = d->ranks * d->M / d->T;
+	int64_t samples = d->M / d->T;
+	double log_w[KERN_EXPERTS];
+	struct steer s = {bias, d->sinkhorn ? log_w : NULL};
 
 	(void)q;
-	memset(m.load, 0, (size_t)(samples * d->E) * sizeof(*m.load));
-	/* a sample's load has one writer */
+	memset(m.load, 0,
+	       (size_t)(d->ranks * samples * d->E) * sizeof(*m.load));
+	for (int64_t r = 0; r < d->ranks; r++) {
+		if (d->sinkhorn)
+			sinkhorn(log_w, (const REAL *)logits + r * d->M * d->E,
+				 d);
+		for (int64_t e = 0; e < d->E && d->sinkhorn; e++)
+			log_w[e] = log(log_w[e]);
+			/* a sample's load has one writer */
 #pragma omp parallel for if (d->M * d->E > KERN_SMALL)
-	for (int64_t b = 0; b < samples; b++)
-		route_rows(prob, &m, logits, bias, b * d->T, (b + 1) * d->T, d);
+		for (int64_t b = r * samples; b < (r + 1) * samples; b++)
+			route_rows(prob, &m, logits, &s, b * d->T,
+				   (b + 1) * d->T, d);
+	}
 	sort_choices(prob, &m, d);
-	if (stat)
-		add_stat(stat, &m, logits, d);
 }
 
 /* DX += of the chosen experts' probabilities, whose gradient is DPROB. */
@@ -444,7 +531,8 @@ static void losses_backward(double *dx, const struct token *t, const double *g,
 
 void K(route_bwd)(struct queue *q, void *dlogits, void *count,
 		  const void *dprob, const void *logits, const int32_t *map,
-		  const double *coef, const struct kern_moe_dims *d)
+		  const double *tally, const double *coef,
+		  const struct kern_moe_dims *d)
 {
 	/* only read */
 	struct kern_map m = kern_map((int32_t *)map, d);
@@ -464,7 +552,7 @@ void K(route_bwd)(struct queue *q, void *dlogits, void *count,
 			REAL *out = (REAL *)dlogits + n * d->E;
 
 			if (n == lo || n % d->T == 0)
-				share_slopes(g, &m, n / d->T, d);
+				share_slopes(g, &m, tally, n / d->T, d);
 			token_load(&t, (const REAL *)logits + n * d->E, d);
 			memset(dx, 0, (size_t)d->E * sizeof(*dx));
 			probs_backward(dx, &t, dp, expert + n * d->K, d);

@@ -34,16 +34,25 @@ void K(metrics)(struct queue *q, struct kern_scalars *s, const double *loss,
 /* torch's clip_grad_norm_: coeff = clip / (norm + 1e-6), if less than one. */
 void K(clip)(struct queue *q, struct kern_scalars *s)
 {
-	double scale = 1, tokens = s->metrics[METRIC_TOKENS];
+	double scale = 1, tokens = s->metrics[METRIC_TOKENS], skip = 0;
 
 	(void)q;
 	if (s->per_token > 0)
 		scale = 1 / (tokens > 1 ? tokens : 1);
 	if (s->loss_scale > 0)
 		scale /= s->loss_scale;
-	s->grad_norm = sqrt(s->metrics[METRIC_SUMSQ]) * scale;
-	if (s->clip > 0 && s->clip / (s->grad_norm + 1e-6) < 1)
-		scale *= s->clip / (s->grad_norm + 1e-6);
-	s->adam.grad_scale = scale;
-	s->adam.skip = s->loss_scale > 0 && !isfinite(s->grad_norm);
+	for (int g = 0; g < GRADS; g++) {
+		double norm = sqrt(s->metrics[METRIC_SUMSQ + g]) * scale;
+		double coeff = s->clip / (norm + 1e-6);
+
+		s->grad_norm[g] = norm;
+		s->adam[g] = s->adam[0];
+		s->adam[g].grad_scale = scale;
+		if (s->clip > 0 && coeff < 1)
+			s->adam[g].grad_scale *= coeff;
+		if (s->loss_scale > 0 && !isfinite(norm))
+			skip = 1;
+	}
+	for (int g = 0; g < GRADS; g++)
+		s->adam[g].skip = skip;
 }

@@ -258,11 +258,21 @@ static void test_scalars(const struct kern &k, bool counts, double clip)
 {
 	int64_t M = 7;
 	int64_t depths = 3;
-	struct kern_scalars s = {{1, 2},    {},		  clip,
-				 {2, 3, 5}, 1.0 * counts, 11.0,
-				 {7, 8, 9}, 1.0,	  0.0};
+	struct kern_scalars s = {};
 	std::vector<double> words(sizeof(s) / sizeof(double));
 
+	s.key[0] = 1;
+	s.key[1] = 2;
+	s.clip = clip;
+	s.metrics[METRIC_SUMSQ] = counts ? 2 : INFINITY;
+	s.metrics[METRIC_SUMSQ + GRADS_MTP] = 3;
+	s.metrics[METRIC_TOKENS] = 5;
+	s.per_token = counts;
+	s.tokens = 11;
+	for (int k = 0; k < 3; k++)
+		s.mtp_tokens[k] = 7 + k;
+	s.loss_scale = 64;
+	s.stop = 1;
 	memcpy(words.data(), &s, sizeof(s));
 	struct arr *a = with(F64, words, true), *coef = in(F64, M);
 	struct arr *loss = in(F64, M * (1 + depths));

@@ -3,8 +3,9 @@
 """Tiny random models of each family, as transformers saves them.
 
 hf-golden.py make DIR      write DIR/FAMILY: config.json, safetensors, and
-                           expected.json with ids, logits and losses; DIR/tokens.bin;
-                           of DeepSeek-V3 also files with multi-token prediction, which
+                           expected.json with ids, logits, losses and what
+                           generate() goes on with; DIR/tokens.bin; of DeepSeek-V3
+                           also files with multi-token prediction, which
                            transformers leaves out: in 8 bits, and what they stand for
 hf-golden.py check A B     both folders load with from_pretrained, and have the
                            same tensors, bit for bit, and the same logits
@@ -22,6 +23,7 @@ import transformers as t
 
 t.utils.logging.disable_progress_bar()
 VOCAB, LENGTH, ROWS = 97, 32, 4
+NEW, MARGIN = 64, 1e-3
 SAME = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
 GROUPS = {"num_key_value_heads": 2, "intermediate_size": 80}
@@ -35,7 +37,7 @@ LATENT = {"num_key_value_heads": 4, "intermediate_size": 80, "kv_lora_rank": 20,
           "num_nextn_predict_layers": 0}
 
 FAMILIES = {
-    "gpt2": (t.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=VOCAB,
+    "gpt2": (t.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=96, vocab_size=VOCAB,
                           bos_token_id=1, eos_token_id=2), torch.float32, None),
     "llama2": (t.LlamaConfig(**SAME, intermediate_size=80, num_key_value_heads=4), torch.float32, None),
     "llama3": (t.LlamaConfig(**SAME, **GROUPS, rope_parameters=LLAMA3), torch.bfloat16, None),
@@ -75,6 +77,23 @@ def load(folder, dtype):
     return t.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")
 
 
+def greedy(model, ids):
+    """NEW tokens behind each of two prompts, none of which was a close call."""
+    texts = []
+    for row in ids:
+        for n in range(3, LENGTH):
+            out = model.double().eval().generate(
+                input_ids=row[None, :n], attention_mask=torch.ones(1, n), do_sample=False, max_new_tokens=NEW,
+                eos_token_id=None, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
+            best = torch.stack(out.logits)[:, 0].topk(2).values
+            if (best[:, 0] - best[:, 1]).min() > MARGIN:
+                break
+        else:
+            raise SystemExit("every prompt has a close call")
+        texts.append({"prompt": row[:n].tolist(), "new": out.sequences[0, n:].tolist()})
+    return texts
+
+
 def make(top):
     os.makedirs(top, exist_ok=True)
     ids = np.random.default_rng(5).integers(3, VOCAB, (ROWS, LENGTH))
@@ -95,8 +114,9 @@ def make(top):
         # Read again: .to() has rounded the angles of rope, too.
         logits = logits_of(load(f"{top}/{name}", torch.float32), rows)
         losses = [torch.nn.functional.cross_entropy(logits[r], rows[r, 1:]).item() for r in range(ROWS)]
+        texts = greedy(load(f"{top}/{name}", torch.float32), rows[:2])
         with open(f"{top}/{name}/expected.json", "w") as f:
-            json.dump({"ids": rows.tolist(), "losses": losses, "loss": sum(losses) / ROWS,
+            json.dump({"ids": rows.tolist(), "greedy": texts, "losses": losses, "loss": sum(losses) / ROWS,
                        "last_logits": [[round(x, 9) for x in row] for row in logits[:, -1].tolist()]}, f)
             f.write("\n")
         print(f"{name:17} {sum(p.numel() for p in model.parameters()):7} parameters, loss {sum(losses) / ROWS:.6f}")

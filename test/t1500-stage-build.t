@@ -61,10 +61,10 @@ like "and has no program" "$out" "no program: train-worker does not serve"
 like "with its length" "$err" "90000000 micro-batches .* at most 13107 "
 run stage-build --world 1 --set shape.hidden_sise=3 $d/llama.cfg
 is "so does an unknown setting" "$rc:$out" "1:"
-run stage-build --world 4 --set $pp=4 --set shape.mtp_num_layers=1 --set run.mtp_detach_heads=true \
+run stage-build --world 4 --set $pp=4 --set shape.mtp_num_layers=1 --set shape.use_mup=true \
 	--set 'place.pipeline_model_parallel_layout="Et*4|t*4|m|L"' $d/llama.cfg
 is "what is not served yet is a warning" "$rc" 0
-like "on standard error" "$err" "mtp_detach_heads: warning: .*\[served-mtp\]"
+like "on standard error" "$err" "use_mup: warning: .*\[served-mup\]"
 like "the stages are known" "$out" "embedding, mtp 1"
 like "the rest is not" "$out" "no program: train-worker does not serve"
 like "but its weights, and estimates" "$out" \

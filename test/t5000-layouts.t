@@ -57,6 +57,17 @@ check_zero() { # check_zero WORLD MODEL
 	rm -rf "$T/on" "$T/off"
 }
 
+# The global loss of a step in one micro-batch: the same on ranks that share it.
+check_global() { # check_global WORLD MICRO_BATCH [SET]...
+	train "$T/new" moe "$1" fp64 "${global[@]}" "run.micro_batch_size=$2" "${@:3}"
+	ok "global_aux_loss on $1 ranks: losses" same_losses "$T/global" "$T/new" 1e-12 5
+	rm -rf "$T/new"
+}
+
+global=('run.moe_router_load_balancing_type="global_aux_loss"' run.moe_aux_loss_coeff=0.05)
+train "$T/global" moe 1 fp64 "${global[@]}" run.micro_batch_size=12
+check_global 3 4
+check_global 2 6 place.expert_model_parallel_size=2
 mapfile -t list < <(grep -v '^#' $layouts/list)
 seed=${TRISECT_SEED:-$(date +%j)}
 echo "# seed $seed"

@@ -135,14 +135,18 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		USES({OUT, all * K * z->sum}, {OUT, map},
-		     {BOTH | MAYBE, 8 * MOE_METRICS}, {IN, all * logits},
+		USES({OUT, all * K * z->sum}, {OUT, map}, {IN, all * logits},
 		     {IN | MAYBE, logits});
+		break;
+	case OP_TALLY: USES({BOTH, 8 * d->E}, {IN, map}); break;
+	case OP_ROUTE_LOSS:
+		USES({BOTH, 8 * MOE_METRICS}, {IN, mine * logits}, {IN, map},
+		     {IN | MAYBE, 8 * d->E});
 		break;
 	case OP_ROUTE_BWD:
 		USES({OUT, mine * logits}, {BOTH | MAYBE, d->E * z->sum},
 		     {IN, mine * K * z->sum}, {IN, mine * logits}, {IN, map},
-		     {IN, 8});
+		     {IN | MAYBE, 8 * d->E}, {IN, 8});
 		break;
 	case OP_BALANCE:
 		USES({BOTH, n[0] * z->elem}, {BOTH | MAYBE, n[0] * z->sum},

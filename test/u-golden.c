@@ -95,6 +95,7 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/fc2/w", "mlp.experts.N.linear_fc2.weight"},
+		{"moe/shared/router/w", "mlp.shared_experts.gate_weight"},
 		{"moe/shared/gate/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/up/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/fc2/w", "mlp.shared_experts.linear_fc2.weight"},
@@ -455,6 +456,8 @@ VARIANT(mtp_llama_masked, "mtp-llama-masked")
 VARIANT(mtp_llama_repeated, "mtp-llama-repeated")
 VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
 VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
+VARIANT(mtp_llama_detached, "mtp-llama-detached")
+VARIANT(mtp_gpt2_detached, "mtp-gpt2-detached")
 VARIANT(moe_top2, "moe-top2")
 VARIANT(moe_top2_mtp, "moe-top2-mtp")
 VARIANT(moe_pre_softmax, "moe-pre-softmax")
@@ -477,6 +480,11 @@ VARIANT(mla_moe_mtp, "mla-moe-mtp")
 VARIANT(moe_bias, "moe-bias")
 VARIANT(moe_bias_mtp, "moe-bias-mtp")
 VARIANT(moe_bias_softplus, "moe-bias-softplus")
+VARIANT(moe_shared_gate, "moe-shared-gate")
+VARIANT(moe_global, "moe-global")
+VARIANT(moe_global_mtp, "moe-global-mtp")
+VARIANT(moe_sinkhorn, "moe-sinkhorn")
+VARIANT(moe_sinkhorn_one, "moe-sinkhorn-one")
 
 /* Experts under other numbers, groups kept together: the same model. */
 static void test_moe_turned(void **state)
@@ -510,6 +518,8 @@ int main(void)
 		cmocka_unit_test(test_mtp_llama_repeated),
 		cmocka_unit_test(test_mtp_gpt2_tied),
 		cmocka_unit_test(test_mtp_gpt2_untied),
+		cmocka_unit_test(test_mtp_llama_detached),
+		cmocka_unit_test(test_mtp_gpt2_detached),
 		cmocka_unit_test(test_moe_top2),
 		cmocka_unit_test(test_moe_top2_mtp),
 		cmocka_unit_test(test_moe_pre_softmax),
@@ -524,6 +534,11 @@ int main(void)
 		cmocka_unit_test(test_moe_bias),
 		cmocka_unit_test(test_moe_bias_mtp),
 		cmocka_unit_test(test_moe_bias_softplus),
+		cmocka_unit_test(test_moe_shared_gate),
+		cmocka_unit_test(test_moe_global),
+		cmocka_unit_test(test_moe_global_mtp),
+		cmocka_unit_test(test_moe_sinkhorn),
+		cmocka_unit_test(test_moe_sinkhorn_one),
 		cmocka_unit_test(test_moe_turned),
 		cmocka_unit_test(test_mla_rope),
 		cmocka_unit_test(test_mla_whole_query),

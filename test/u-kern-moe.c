@@ -7,8 +7,10 @@ enum { T = 5, N = 15, E = 6, TOPK = 3, R = N * TOPK, C = 7, F = 5 };
 static struct kern_moe_dims dims;     /* the case at hand */
 static double *logits, *dprob, *bias; /* bias may be NULL */
 static const double coef = 0.75;
+/* What all ranks have chosen so far in the step. */
+static const double tally[E] = {40, 17, 31, 90, 5, 12};
 
-enum { CASES = 9 };
+enum { CASES = 11 };
 
 static void make_case(int i)
 {
@@ -16,14 +18,16 @@ static void make_case(int i)
 		.M = N,
 		.T = T,
 		.E = E,
-		.K = i == 5 ? 1 : TOPK,
-		.score = i < 3		   ? KERN_SOFTMAX
-			 : i < 6 || i == 8 ? KERN_SIGMOID
-					   : KERN_SQRTSOFTPLUS,
-		.pre = i == 1,
+		.K = i == 5 || i == 10 ? 1 : TOPK,
+		.score = i < 3 || i == 9	    ? KERN_SOFTMAX
+			 : i < 6 || i == 8 || i > 9 ? KERN_SIGMOID
+						    : KERN_SQRTSOFTPLUS,
+		.pre = i == 1 || i == 9,
 		.scale = i % 2 ? 2.5 : 1,
 		.aux = 0.3,
 		.seq_aux = 0.2,
+		.global = 0.4,
+		.sinkhorn = i > 8,
 		.z = 0.1,
 		.ranks = 1,
 		.experts = E,
@@ -33,7 +37,7 @@ static void make_case(int i)
 		dims.group_topk = i == 4 ? 1 : 2;
 		dims.K = 2;
 	}
-	bias = i > 6 ? rnd_new(E, 0.3) : NULL;
+	bias = i == 7 || i == 8 ? rnd_new(E, 0.3) : NULL;
 	logits = rnd_new(N * E, 2);
 	dprob = rnd_new(N * TOPK, 1);
 }
@@ -95,15 +99,44 @@ static void naive_groups(double *x, const double *s)
 			x[e] = -INFINITY;
 }
 
+/* W of Sinkhorn's iteration on all tokens, in plain sums. */
+static void naive_sinkhorn(double *w)
+{
+	double off = 1;
+
+	for (int64_t e = 0; e < E; e++)
+		w[e] = 1;
+	while (off > 1e-4) {
+		double column[E] = {0};
+
+		for (int64_t n = 0; n < N; n++) {
+			double sum = 0;
+
+			for (int64_t e = 0; e < E; e++)
+				sum += w[e] * exp(logits[n * E + e]);
+			for (int64_t e = 0; e < E; e++)
+				column[e] += exp(logits[n * E + e]) / sum / N;
+		}
+		off = 0;
+		for (int64_t e = 0; e < E; e++) {
+			off += fabs(1 / (E * column[e]) - w[e]) / E;
+			w[e] = 1 / (E * column[e]);
+		}
+	}
+}
+
 /* The probability of each expert for token N, 0 if it is not chosen. */
 static void naive_route(int64_t n, double *p, int64_t *place)
 {
 	bool plain = dims.score == KERN_SOFTMAX && !dims.pre;
-	double x[E], s[E], sum = 0;
+	double x[E], s[E], w[E], sum = 0;
 
 	naive_scores(n, s);
-	for (int64_t e = 0; e < E; e++)
+	naive_sinkhorn(w);
+	for (int64_t e = 0; e < E; e++) {
 		x[e] = bias ? s[e] + bias[e] : logits[n * E + e];
+		x[e] += dims.sinkhorn ? log(w[e]) : 0;
+	}
 	naive_groups(x, s);
 	for (int64_t e = 0; e < E; e++) {
 		place[e] = rank_of(x, e, E);
@@ -129,8 +162,10 @@ static int64_t naive_count(int64_t e, int64_t first, int64_t end)
 
 static void naive_losses(double *aux, double *z)
 {
-	double k = (double)dims.K;
+	double k = (double)dims.K, so_far = 0;
 
+	for (int64_t e = 0; e < E; e++)
+		so_far += tally[e];
 	*aux = *z = 0;
 	for (int64_t n = 0; n < N; n++) {
 		int64_t first = n / T * T;
@@ -142,6 +177,7 @@ static void naive_losses(double *aux, double *z)
 			den += exp(logits[n * E + e]);
 			*aux += dims.aux * E / (k * N * N) * part *
 				(double)naive_count(e, 0, N);
+			*aux += dims.global * E / N * part * tally[e] / so_far;
 			*aux += dims.seq_aux * E / (k * T * T) * part *
 				(double)naive_count(e, first, first + T) /
 				(N / T);
@@ -155,9 +191,15 @@ static int32_t *map_new(void)
 	return keep((size_t)kern_map_size(&dims) * sizeof(int32_t));
 }
 
-static void check_map(const struct kern_map *m)
+static void check_map(const struct kern *k, const int32_t *map)
 {
+	const struct kern_map all_of = kern_map((int32_t *)map, &dims);
+	const struct kern_map *m = &all_of;
+	double all[E] = {0};
 	int64_t r = 0;
+
+	k->tally(NULL, all, map, &dims);
+	k->tally(NULL, all, map, &dims);
 
 	for (int64_t e = 0; e < E; e++) {
 		for (int64_t i = 0; i < N * dims.K; i++) {
@@ -166,6 +208,7 @@ static void check_map(const struct kern_map *m)
 			assert_int_equal(m->row[i], r++);
 		}
 		assert_int_equal(m->end[e], r);
+		assert_true(all[e] == 2 * (double)naive_count(e, 0, N));
 		for (int64_t b = 0; b < N / T; b++)
 			assert_int_equal(m->load[b * E + e],
 					 naive_count(e, b * T, (b + 1) * T));
@@ -204,9 +247,10 @@ static void route(void **state)
 			int32_t *map = map_new();
 			struct kern_map m = kern_map(map, &dims);
 
-			k->route_fwd(NULL, prob, map, stat,
-				     vec_new(k, logits, N * E), steer(k),
-				     &dims);
+			void *x = vec_new(k, logits, N * E);
+
+			k->route_fwd(NULL, prob, map, x, steer(k), &dims);
+			k->route_loss(NULL, stat, x, map, tally, &dims);
 			for (int64_t n = 0; n < N; n++) {
 				int64_t place[E];
 				double p[E];
@@ -222,7 +266,7 @@ static void route(void **state)
 							 p[e]) < 1e-6);
 				}
 			}
-			check_map(&m);
+			check_map(k, map);
 			check_stat(k, &m, stat);
 		}
 	}
@@ -248,9 +292,9 @@ static void balance(void **state)
 		int32_t *map = map_new();
 		struct kern_map m = kern_map(map, &dims);
 
-		k->route_fwd(NULL, prob, map, NULL, x, steer(k), &dims);
+		k->route_fwd(NULL, prob, map, x, steer(k), &dims);
 		k->route_bwd(NULL, dx, count, vec_new(k, dprob, N * dims.K), x,
-			     map, &coef, &dims);
+			     map, NULL, &coef, &dims);
 		for (int64_t e = 0; e < E; e++)
 			assert_true(get(k, count, e) ==
 				    1 + m.end[e] - (e ? m.end[e - 1] : 0));
@@ -282,8 +326,8 @@ static void ties(void **state)
 			map = map_new();
 			m = kern_map(map, &dims);
 			prob = vec_new(k, NULL, N * dims.K);
-			k->route_fwd(NULL, prob, map, NULL,
-				     vec_new(k, same, N * E), NULL, &dims);
+			k->route_fwd(NULL, prob, map, vec_new(k, same, N * E),
+				     NULL, &dims);
 			for (int64_t n = 0; n < N * dims.K; n++)
 				assert_int_equal(m.expert[n], n % dims.K);
 		}
@@ -360,19 +404,23 @@ static void ranks(void **state)
 		make_ranks(i % 4 / 2 + 1, i % 2);
 		map[0] = map_new();
 		m = kern_map(map[0], &dims);
-		kern_cpu_f64.route_fwd(NULL, prob[0], map[0], stat[0], logits,
-				       NULL, &dims);
+		kern_cpu_f64.route_fwd(NULL, prob[0], map[0], logits, NULL,
+				       &dims);
+		kern_cpu_f64.route_loss(NULL, stat[0], mine, map[0], tally,
+					&dims);
 		check_rows(&kern_cpu_f64, &m, prob[0]);
 		kern_cpu_f64.route_bwd(NULL, dx, NULL, dprob, mine, map[0],
-				       &coef, &dims);
+				       tally, &coef, &dims);
 		dims.ranks = 1;
 		dims.me = dims.first = dims.capacity = 0;
 		dims.experts = E;
 		map[1] = map_new();
-		kern_cpu_f64.route_fwd(NULL, prob[1], map[1], stat[1], mine,
-				       NULL, &dims);
+		kern_cpu_f64.route_fwd(NULL, prob[1], map[1], mine, NULL,
+				       &dims);
+		kern_cpu_f64.route_loss(NULL, stat[1], mine, map[1], tally,
+					&dims);
 		kern_cpu_f64.route_bwd(NULL, alone, NULL, dprob, mine, map[1],
-				       &coef, &dims);
+				       tally, &coef, &dims);
 		assert_memory_equal(stat[0], stat[1], sizeof(stat[0]));
 		assert_memory_equal(dx, alone, T * E * sizeof(*dx));
 	}
@@ -404,7 +452,8 @@ static double objective(void)
 	double stat[MOE_METRICS] = {0}, prob[R];
 	int32_t map[4 * R + E];
 
-	kern_cpu_f64.route_fwd(NULL, prob, map, stat, logits, bias, &dims);
+	kern_cpu_f64.route_fwd(NULL, prob, map, logits, bias, &dims);
+	kern_cpu_f64.route_loss(NULL, stat, logits, map, tally, &dims);
 	return dot(prob, dprob, N * dims.K) +
 	       coef * (stat[MOE_AUX] + stat[MOE_Z]);
 }
@@ -421,13 +470,15 @@ static void differences(void **state)
 		make_case(i);
 		map = map_new();
 		dx = vec_new(k, NULL, N * E);
-		k->route_fwd(NULL, prob, map, NULL, logits, bias, &dims);
-		k->route_bwd(NULL, dx, NULL, dprob, logits, map, &coef, &dims);
+		k->route_fwd(NULL, prob, map, logits, bias, &dims);
+		k->route_bwd(NULL, dx, NULL, dprob, logits, map, tally, &coef,
+			     &dims);
 		check_grad("logits", logits, dx, N * E, objective);
 		k = &kern_cpu_f32;
 		dx32 = vec_new(k, NULL, N * E);
 		k->route_bwd(NULL, dx32, NULL, vec_new(k, dprob, N * dims.K),
-			     vec_new(k, logits, N * E), map, &coef, &dims);
+			     vec_new(k, logits, N * E), map, tally, &coef,
+			     &dims);
 		check_close("dlogits", k, dx32, dx, N * E, tolerance(k));
 	}
 }
@@ -448,10 +499,11 @@ static void far(void **state)
 			double stat[MOE_METRICS] = {0};
 			int32_t *map = map_new();
 
-			k->route_fwd(NULL, prob, map, stat, x, steer(k), &dims);
+			k->route_fwd(NULL, prob, map, x, steer(k), &dims);
+			k->route_loss(NULL, stat, x, map, tally, &dims);
 			k->route_bwd(NULL, dx, NULL,
 				     vec_new(k, dprob, N * dims.K), x, map,
-				     &coef, &dims);
+				     tally, &coef, &dims);
 			assert_true(isfinite(stat[MOE_AUX] + stat[MOE_Z]));
 			for (int64_t n = 0; n < N * dims.K; n++)
 				assert_true(isfinite(get(k, prob, n)));
@@ -515,7 +567,7 @@ static void rows(void **state)
 		int32_t *map = map_new();
 		struct kern_map m = kern_map(map, &dims);
 
-		k->route_fwd(NULL, prob, map, NULL, vec_new(k, logits, N * E),
+		k->route_fwd(NULL, prob, map, vec_new(k, logits, N * E),
 			     steer(k), &dims);
 		for (int64_t i = 0; i < R * C; i++) {
 			int64_t n = i / C / TOPK, c = i % C;
@@ -601,10 +653,11 @@ static void run_big(const struct kern *k)
 	char *out = big.out;
 
 	memset(big.stat, 0, sizeof(big.stat));
-	k->route_fwd(NULL, out, big.map, big.stat, big.logits, NULL, &dims);
+	k->route_fwd(NULL, out, big.map, big.logits, NULL, &dims);
+	k->route_loss(NULL, big.stat, big.logits, big.map, NULL, &dims);
 	out += (size_t)n * k->size;
-	k->route_bwd(NULL, out, NULL, big.dprob, big.logits, big.map, &coef,
-		     &dims);
+	k->route_bwd(NULL, out, NULL, big.dprob, big.logits, big.map, NULL,
+		     &coef, &dims);
 	out += BIG_N * BIG_E * k->size;
 	memcpy(out, big.stat, sizeof(big.stat));
 }

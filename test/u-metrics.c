@@ -79,6 +79,7 @@ static void a_row_is_one_object(void **state)
 		.step = 7,
 		.loss = 2.5,
 		.grad_norm = 0.5,
+		.mtp_grad_norm = NAN,
 		.lr = 0.25,
 		.tokens = 1024,
 		.tokens_per_second = 64,
@@ -117,6 +118,26 @@ static void experts_have_their_own(void **state)
 	assert_non_null(strstr(read_file(),
 			       ", \"moe\": {\"aux\": 0.25, \"z\": 0.5, "
 			       "\"load\": 1.5}}\n"));
+}
+
+static void scales_and_detached_depths_are_told(void **state)
+{
+	struct metrics_row row = {
+		.step = 7,
+		.grad_norm = NAN,
+		.mtp_grad_norm = 0.5,
+		.eval_loss = NAN,
+		.loss_scale = 1024,
+		.skipped = true,
+	};
+
+	(void)state;
+	unlink(path);
+	append(6, &row);
+	assert_non_null(strstr(read_file(), "\"grad_norm\": null"));
+	assert_non_null(strstr(read_file(), ", \"mtp_grad_norm\": 0.5, "
+					    "\"loss_scale\": 1024, "
+					    "\"skipped\": true}\n"));
 }
 
 /* Later rows, half a row and noise go; a row without its newline stays one. */
@@ -160,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_is_one_object),
 		cmocka_unit_test(experts_have_their_own),
+		cmocka_unit_test(scales_and_detached_depths_are_told),
 		cmocka_unit_test(a_restart_drops_what_is_later),
 		cmocka_unit_test(others_write_nothing),
 		cmocka_unit_test(a_folder_that_is_gone_is_an_error),

@@ -32,6 +32,22 @@ int cli_int(const char *s, int64_t min, int64_t max, int64_t *out,
 	return 0;
 }
 
+int cli_real(const char *s, int64_t min, int64_t max, double *out,
+	     struct err *e)
+{
+	char *end;
+	double x = strtod(s, &end);
+
+	if (end == s || *end)
+		return err_set(e, CODE_USAGE, "'%s' is not a number", s);
+	if (!(x >= (double)min && x <= (double)max))
+		return err_set(e, CODE_USAGE,
+			       "%s is not between %" PRId64 " and %" PRId64, s,
+			       min, max);
+	*out = x;
+	return 0;
+}
+
 /* The bytes of UNIT, or 0. */
 static double unit_bytes(const char *unit)
 {
@@ -103,6 +119,10 @@ static int cli_set(const struct cli_opt *o, struct err *e)
 	case CLI_FLAG: *(bool *)o->value = true; return 0;
 	case CLI_STRING: *(const char **)o->value = optarg; return 0;
 	case CLI_LIST: return cli_append(o->value, optarg, e);
+	case CLI_REAL:
+		if (cli_real(optarg, o->min, o->max, o->value, e))
+			return err_wrap(e, "--%s: ", o->name);
+		return 0;
 	case CLI_SIZE:
 		if (cli_size(optarg, o->min, o->max, o->value, e))
 			return err_wrap(e, "--%s: ", o->name);

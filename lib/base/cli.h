@@ -7,7 +7,7 @@
 
 #include "lib/base/err.h"
 
-enum cli_type { CLI_FLAG, CLI_INT, CLI_SIZE, CLI_STRING, CLI_LIST };
+enum cli_type { CLI_FLAG, CLI_INT, CLI_REAL, CLI_SIZE, CLI_STRING, CLI_LIST };
 
 /* The values of an option that may be given many times. */
 struct cli_list {
@@ -16,8 +16,8 @@ struct cli_list {
 };
 
 /*
- * One option.  VALUE points to a bool, int64_t, const char * or struct
- * cli_list, as TYPE says; MIN and MAX bound an integer or a size in bytes.  A
+ * One option.  VALUE points to a bool, int64_t, double, const char * or struct
+ * cli_list, as TYPE says; MIN and MAX bound a number or a size in bytes.  A
  * table ends with a row whose NAME is NULL.
  */
 struct cli_opt {
@@ -52,6 +52,10 @@ int cli_parse(const struct cli *cli, int argc, char **argv, int *first,
 /* A whole string as a number within [min, max], strict. */
 int cli_int(const char *s, int64_t min, int64_t max, int64_t *out,
 	    struct err *e);
+
+/* The same of any number, "0.7" or "1e-3". */
+int cli_real(const char *s, int64_t min, int64_t max, double *out,
+	     struct err *e);
 
 /*
  * A size in bytes within [min, max]: a number and K, M, G or T, which count by

@@ -200,8 +200,8 @@ static const struct check table[] = {
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
-{"served-mtp", WARNING, "train-worker runs no mtp_detach_heads and mtp_hsm yet"},
-{"served-experts", WARNING, "train-worker's experts are without biases, gates, padding and balances beyond aux_loss and seq_aux_loss so far, and cut over tp"},
+{"served-mtp", WARNING, "train-worker runs no mtp_hsm yet"},
+{"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp"},
 {"served-experts-device", WARNING, "train-worker runs a mixture of experts on CPUs only, so far"},
 {"served-attention", WARNING, "train-worker runs softmax attention so far: no norms of length 1, sinks, gates, linear attention, heterogeneous layers; windows and latent attention on CPUs only"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},

@@ -21,19 +21,38 @@ int plan_slice(struct plan *out, const struct config *config, int world,
 	return 0;
 }
 
-int plan_build(struct plan *out, const struct config *config, int world,
-	       int rank, struct arena *a, struct err *e)
+/* What the programs of a plan that is sliced follow from. */
+static struct prog_input input(const struct plan *p)
 {
-	struct prog_input in = {
-		.config = config,
-		.grid = &out->grid,
-		.stages = &out->stages,
-		.weights = &out->weights,
-		.slice = &out->slice,
+	return (struct prog_input){
+		.config = p->config,
+		.grid = &p->grid,
+		.stages = &p->stages,
+		.weights = &p->weights,
+		.slice = &p->slice,
 	};
+}
+
+int plan_gen_build(struct plan *out, struct prog_gen *gen,
+		   const struct config *config, const struct gen_size *size,
+		   int world, int rank, struct arena *a, struct err *e)
+{
+	struct prog_input in;
 
 	if (plan_slice(out, config, world, rank, a, e))
 		return -1;
+	in = input(out);
+	return prog_gen_build(gen, &out->prog, &in, size, a, e);
+}
+
+int plan_build(struct plan *out, const struct config *config, int world,
+	       int rank, struct arena *a, struct err *e)
+{
+	struct prog_input in;
+
+	if (plan_slice(out, config, world, rank, a, e))
+		return -1;
+	in = input(out);
 	return prog_build(&out->prog, &in, a, e);
 }
 

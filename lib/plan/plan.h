@@ -3,7 +3,7 @@
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
-#include "lib/plan/prog.h"
+#include "lib/plan/prog_gen.h"
 
 struct plan {
 	const struct config *config;
@@ -30,6 +30,14 @@ int plan_slice(struct plan *out, const struct config *config, int world,
  */
 int plan_build(struct plan *out, const struct config *config, int world,
 	       int rank, struct arena *a, struct err *e);
+
+/*
+ * The same for a generation, whose lists go to GEN; OUT's own have none.  Fails
+ * as that does, and for what does not generate yet.
+ */
+int plan_gen_build(struct plan *out, struct prog_gen *gen,
+		   const struct config *config, const struct gen_size *size,
+		   int world, int rank, struct arena *a, struct err *e);
 
 /*
  * Whether the step of a valid CONFIG is too long to be planned for WORLD

@@ -48,23 +48,29 @@ static void sent_wait(struct build *b, bool backward, int keep)
 	}
 }
 
+int stage_send(struct build *b, const struct buf *x, bool backward)
+{
+	int i = emit_comm(b, PROG_SEND, GROUP_PP, TYPE_ELEM, buf_ref(x), NO_REF,
+			  b->rows * b->C);
+	struct op *op = &b->list->op[i];
+
+	op->peer = neighbour(b, backward ? -1 : 1);
+	op->tag = message_tag(b, backward, stage_number(b));
+	return i;
+}
+
 static void send(struct build *b, struct buf x, bool backward)
 {
 	struct sends *q = &b->sent[backward];
-	struct op *op;
 	int i;
 
 	sent_wait(b, backward, b->sends_most - 1);
-	i = emit_comm(b, PROG_SEND, GROUP_PP, TYPE_ELEM, buf_ref(&x), NO_REF,
-		      b->rows * b->C);
-	op = &b->list->op[i];
-	op->peer = neighbour(b, backward ? -1 : 1);
-	op->tag = message_tag(b, backward, stage_number(b));
+	i = stage_send(b, &x, backward);
 	q->list[(q->first + q->count++) % b->sends_most] =
 		(struct in_flight){i, x};
 }
 
-static struct buf receive(struct build *b, bool backward)
+struct buf stage_receive(struct build *b, bool backward)
 {
 	struct buf x = buf_new(b, FAMILY_ACT, b->rows * b->C);
 	int op = emit_comm(b, PROG_RECV, GROUP_PP, TYPE_ELEM, NO_REF,
@@ -112,7 +118,7 @@ static void layers_forward(struct build *b, struct chunk_saved *v)
 	const struct stage *st = b->stage;
 	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
 
-	s.x = is_first(b) ? embed_forward(b) : receive(b, false);
+	s.x = is_first(b) ? embed_forward(b) : stage_receive(b, false);
 	for (int64_t n = 0; n < st->num_layers; n++) {
 		b->layer = b->drawn_for = st->first_layer + n;
 		layer_forward(b, &s, &v->layer[n]);
@@ -156,7 +162,7 @@ static void forward(struct build *b)
 		layers_forward(b, v);
 	else
 		for (; b->depth < states_in(b); b->depth++)
-			v->h[b->depth] = receive(b, false);
+			v->h[b->depth] = stage_receive(b, false);
 	if (!has_states(b))
 		return;
 	for (b->depth = 1; b->depth <= depths; b->depth++)
@@ -200,12 +206,12 @@ static void backward(struct build *b)
 	b->layer = -1;
 	b->depth = 0;
 	if (!has_states(b)) {
-		dx = receive(b, true);
+		dx = stage_receive(b, true);
 		layers_backward(b, v, &dx);
 		return;
 	}
 	for (; b->depth < states_out(b) && !st->loss; b->depth++)
-		v->dh[b->depth] = receive(b, true);
+		v->dh[b->depth] = stage_receive(b, true);
 	for (b->depth = (int)st->mtp_layers; b->depth > 0; b->depth--)
 		depth_backward(b, v);
 	if (st->final_norm) {
@@ -277,6 +283,7 @@ static void build_train(struct build *b)
 	b->layer = -1;
 	emit(b, OP_ZERO, KIND_OPTIM, REFS(((struct ref){0, FAMILY_GRAD})),
 	     DIMS(b->out->bytes[FAMILY_GRAD]));
+	moe_begin(b);
 	list_slots(b);
 	step_finish(b);
 }
@@ -341,8 +348,7 @@ int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
 	return bytes < 64 * world ? 64 * world : bytes;
 }
 
-/* Dims of this rank that every op takes from. */
-static void set_dims(struct build *b)
+void set_dims(struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
 	const struct run *r = &b->in->config->run;
@@ -352,9 +358,6 @@ static void set_dims(struct build *b)
 	struct kern_attn_dims *attn = arena_alloc(b->a, 2, sizeof(*attn));
 
 	b->tp = g->tp;
-	b->sp = b->in->config->place.sequence_parallel && g->tp > 1;
-	b->B = r->micro_batch_size;
-	b->T = s->seq_length;
 	b->N = b->B * b->T;
 	b->C = s->hidden_size;
 	b->H = s->num_attention_heads / g->tp;
@@ -384,6 +387,8 @@ static void set_dims(struct build *b)
 		norm[1].C = norm[2].C = b->D;
 	}
 	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
+	attn->B = b->B;
+	attn->T = b->T;
 	b->norm = norm;
 	b->qnorm = &norm[1];
 	b->knorm = &norm[2];
@@ -395,7 +400,7 @@ static void set_dims(struct build *b)
 	moe_dims(b);
 }
 
-static int64_t host_room(struct prog *p, int64_t bytes)
+int64_t host_room(struct prog *p, int64_t bytes)
 {
 	int64_t at = p->bytes[FAMILY_HOST];
 
@@ -425,16 +430,29 @@ void prog_state(struct prog *out, const struct slice *s,
 	out->bytes[FAMILY_OPTIM] = out->v + state;
 }
 
+void rope_room(struct build *b, int64_t rows)
+{
+	struct prog *p = b->out;
+	struct buf table;
+
+	p->rope = NO_REF;
+	p->rope_half = rope_pairs(&b->in->config->shape);
+	p->rope_rows = rows;
+	if (!p->rope_half)
+		return;
+	table = buf_sums(b, FAMILY_ACT, rows * p->rope_half * 2);
+	p->rope = buf_ref(&table);
+}
+
 /* What lies where before any op needs it. */
 static void set_families(struct build *b)
 {
 	struct prog *p = b->out;
-	const struct shape *s = &b->in->config->shape;
 	const struct slice *slice = b->in->slice;
 	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch, all;
 
 	host_room(p, sizeof(struct kern_scalars));
-	p->depths = (int)s->mtp_num_layers;
+	p->depths = (int)b->in->config->shape.mtp_num_layers;
 	all = (1 + p->depths) * m;
 	p->ids = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
 	p->labels = (struct ref){host_room(p, 4 * all * b->N), FAMILY_HOST};
@@ -447,14 +465,7 @@ static void set_families(struct build *b)
 		p->right = (struct ref){host_room(p, 8 * p->depths * m),
 					FAMILY_HOST};
 	}
-	p->rope = NO_REF;
-	p->rope_half = rope_pairs(s);
-	if (p->rope_half) {
-		struct buf table =
-			buf_sums(b, FAMILY_ACT, b->T * p->rope_half * 2);
-
-		p->rope = buf_ref(&table);
-	}
+	rope_room(b, b->T);
 	b->attn_scratch = buf_bytes(
 		b, FAMILY_ACT, prog_attn_scratch(b->in->config, b->attn[0]));
 	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
@@ -463,7 +474,7 @@ static void set_families(struct build *b)
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 
-static int check_served(const struct config *c, struct err *e)
+int prog_served(const struct config *c, struct err *e)
 {
 	struct arena a;
 	struct report r = {.arena = &a};
@@ -551,24 +562,20 @@ int prog_check(const struct config *c, const struct grid *g,
 	return 0;
 }
 
-/* The largest room that an op needs, behind all other activations. */
-static void set_room(struct build *b)
+void room_for(struct build *b, const struct prog_list *l)
 {
 	struct prog *p = b->out;
-	const struct prog_list *lists[] = {&p->train, &p->eval};
-	int64_t most = 0;
 
 	p->room = NO_REF;
 	if (b->device || p->elem == p->sum)
 		return;
-	for (int k = 0; k < 2; k++)
-		for (int i = 0; i < lists[k]->count; i++) {
-			int64_t bytes = prog_op_room(&lists[k]->op[i]);
+	for (int i = 0; i < l->count; i++) {
+		int64_t bytes = prog_op_room(&l->op[i]);
 
-			most = bytes > most ? bytes : most;
-		}
-	p->room = (struct ref){p->bytes[FAMILY_ACT], FAMILY_ACT};
-	p->bytes[FAMILY_ACT] += most;
+		b->room = bytes > b->room ? bytes : b->room;
+	}
+	p->room = (struct ref){b->pool[0].peak, FAMILY_ACT};
+	p->bytes[FAMILY_ACT] = b->pool[0].peak + b->room;
 }
 
 int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
@@ -579,11 +586,14 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 		.in = in,
 		.a = a,
 		.device = in->config->spec.device == DEVICE_CUDA,
+		.B = in->config->run.micro_batch_size,
+		.T = in->config->shape.seq_length,
+		.sp = in->config->place.sequence_parallel && in->grid->tp > 1,
 	};
 	int64_t m = run_microbatches(&in->config->run, in->grid->dp);
 	const char *setting;
 
-	if (check_served(in->config, e) ||
+	if (prog_served(in->config, e) ||
 	    prog_check(in->config, in->grid, in->stages, &setting, e))
 		return -1;
 	b.sends_most = sends_most(in->config, in->stages);
@@ -600,6 +610,7 @@ int prog_build(struct prog *out, const struct prog_input *in, struct arena *a,
 			       "bytes: lower micro_batch_size");
 	out->bytes[FAMILY_ACT] = b.pool[0].peak;
 	out->bytes[FAMILY_COMM] = b.pool[1].peak;
-	set_room(&b);
+	room_for(&b, &out->train);
+	room_for(&b, &out->eval);
 	return 0;
 }

@@ -66,6 +66,8 @@ enum op_code {
 	OP_ACT_FWD,
 	OP_ACT_BWD,
 	OP_ROUTE_FWD,
+	OP_TALLY,
+	OP_ROUTE_LOSS,
 	OP_ROUTE_BWD,
 	OP_BALANCE,
 	OP_GATHER,
@@ -86,6 +88,10 @@ enum op_code {
 	OP_COPY,
 	OP_JOIN,
 	OP_CUT,
+	OP_POS_AT,
+	OP_ROPE_AT,
+	OP_LATENT_AT,
+	OP_ATTN_AT,
 	OP_COMM,
 	OP_WAIT,
 	OP_CODES
@@ -166,6 +172,7 @@ struct prog {
 	struct ref rope;	 /* in FAMILY_ACT: the table, or none */
 	struct ref room;   /* in FAMILY_ACT, of the CPU's ops on 16 bits */
 	int64_t rope_half; /* R of kern.h */
+	int64_t rope_rows; /* positions in the table */
 	int64_t master; /* offset in FAMILY_OPTIM, -1: parameters are precise */
 	int64_t m, v;
 	int64_t optim_elements; /* of each of them */

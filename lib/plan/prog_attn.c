@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first half of a layer: x += attn(norm(x)). */
-#include "lib/plan/prog_build.h"
+#include "lib/plan/prog_gen_build.h"
 #include "lib/plan/rope.h"
 
 static int64_t qkv_width(const struct build *b)
@@ -18,11 +18,16 @@ static const struct kern_attn_dims *attn_dims(const struct build *b)
 	return b->attn[shape_window(shape_of(b), b->layer) > 0];
 }
 
+static bool turns(const struct build *b)
+{
+	return b->out->rope.family >= 0 && rope_turns(shape_of(b), b->layer);
+}
+
 static void emit_rope(struct build *b, struct ref qkv, bool backward)
 {
 	struct op *op;
 
-	if (b->out->rope.family < 0 || !rope_turns(shape_of(b), b->layer))
+	if (!turns(b))
 		return;
 	op = emit(b, OP_ROPE, backward ? KIND_BACKWARD : KIND_FORWARD,
 		  REFS(qkv, b->out->rope),
@@ -191,7 +196,8 @@ static void grouped_forward(struct build *b, struct layer_saved *v)
 	gather_free(b, &y, &v->y1);
 	forget(b, &v->y1);
 	heads_forward(b, v);
-	emit_rope(b, buf_ref(&v->qkv), false);
+	if (!b->gen)
+		emit_rope(b, buf_ref(&v->qkv), false);
 }
 
 /* The gradient of y1, this rank's rows; frees DQKV. */
@@ -225,7 +231,12 @@ void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
 		latent_forward(b, v);
 	else
 		grouped_forward(b, v);
-	attention_forward(b, v);
+	if (b->gen)
+		gen_attention(b, attn_dims(b),
+			      turns(b) && !shape_of(b)->multi_latent_attention,
+			      v);
+	else
+		attention_forward(b, v);
 	forget(b, &v->qkv);
 	forget(b, &v->lse);
 	branch = buf_new(b, FAMILY_ACT, b->N * b->C);

@@ -5,6 +5,8 @@
 
 #include "lib/plan/prog.h"
 
+struct gen_build;
+
 /* A planned buffer. */
 struct buf {
 	int64_t at, bytes;
@@ -26,6 +28,11 @@ struct norm_saved {
 	struct buf x, stat;
 };
 
+/* What a router's forward leaves, for its tokens and its backward. */
+struct routed {
+	struct buf logits, prob, map, tally;
+};
+
 /* What the forward of one layer leaves for its backward. */
 struct layer_saved {
 	struct buf x1, stat1, y1, qkv, o, lse; /* attention half */
@@ -33,7 +40,8 @@ struct layer_saved {
 	struct buf q_latent, kv_latent;	       /* what goes up to the heads */
 	struct buf x2, stat2, y2, fc1, act;    /* mlp half */
 	/* of a mixture of experts; fc1 and act are the experts' */
-	struct buf logits, prob, map, shared_fc1, shared_act;
+	struct routed router, gate; /* to all, and of the shared one */
+	struct buf shared_fc1, shared_act;
 };
 
 /* What the forward of a depth of multi-token prediction leaves. */
@@ -105,11 +113,16 @@ struct build {
 	/* (N H, D) and (N G, D), or latent attention's two ranks */
 	const struct kern_norm_dims *qnorm, *knorm;
 	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
-	const struct kern_moe_dims *moe; /* the decoder's, of depths; or NULL */
+	/* the decoder's, of depths, in evaluation; or NULL */
+	const struct kern_moe_dims *moe;
+	const struct kern_moe_dims *gate; /* of the shared expert, or NULL */
+	struct buf tally; /* of all layers, double (layers, E) */
 	struct buf attn_scratch, comm_scratch;
+	int64_t room;		   /* what room_for has found to be wanted */
 	struct chunk_saved *saved; /* [mb * vp + chunk] */
 	struct sends sent[2];	   /* forward, backward */
 	int sends_most;		   /* of each direction */
+	struct gen_build *gen;	   /* of a generation, else NULL */
 };
 
 #define REFS(...)                                           \
@@ -119,6 +132,20 @@ struct build {
 #define DIMS(...)                       \
 	(const int64_t[]){__VA_ARGS__}, \
 		(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+/* prog.c */
+/* Dims of this rank that every op takes from, for B samples of T tokens. */
+void set_dims(struct build *b);
+/* Room for rope's table of so many positions, if there is one. */
+void rope_room(struct build *b, int64_t rows);
+/* Where so many bytes of FAMILY_HOST lie. */
+int64_t host_room(struct prog *p, int64_t bytes);
+/* Fails (CODE_CONFIG) with the first setting that is not served. */
+int prog_served(const struct config *c, struct err *e);
+/* X to the next stage, or to the one before; the message's op. */
+int stage_send(struct build *b, const struct buf *x, bool backward);
+/* And from there, a new (rows, C). */
+struct buf stage_receive(struct build *b, bool backward);
 
 /* prog_buf.c */
 struct buf buf_new(struct build *b, int family, int64_t elements);
@@ -145,6 +172,12 @@ void emit_wait(struct build *b, int op);
 /* Start and wait. */
 void emit_collective(struct build *b, int comm, int group, int type,
 		     struct ref send, struct ref recv, int64_t n);
+
+/*
+ * Once all buffers are planned, for each list: behind all other activations,
+ * what its ops on elements of 16 bits want on CPUs.
+ */
+void room_for(struct build *b, const struct prog_list *l);
 
 /*
  * prog_linear.c: products with their tensor-parallel communication; of all N
@@ -246,6 +279,9 @@ struct buf latent_backward(struct build *b, struct buf *dqkv,
 struct mlp {
 	enum part fc1, fc2;
 	int64_t width; /* on this rank */
+	/* What its activations are multiplied by, and that one's gradient. */
+	const struct kern_moe_dims *gate; /* or NULL */
+	struct ref prob, row, dprob;
 };
 
 /* This rank's part of its output (N, C) for Y; a bias of fc2 is left out. */
@@ -265,6 +301,8 @@ struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1);
 
 /* prog_moe.c: experts in the place of the mlp */
 void moe_dims(struct build *b);
+/* At the start of a step. */
+void moe_begin(struct build *b);
 /* Whether the layer has experts. */
 bool moe_has(const struct build *b);
 /* This rank's part of the output (N, C) for Y, all rows of the norm's. */
@@ -282,11 +320,16 @@ void moe_balance(struct build *b, int64_t layer, struct ref bias,
 /* Embeddings of DEPTH's ids, positions and dropout included. */
 struct buf embed_forward(struct build *b);
 void embed_backward(struct build *b, struct buf *dx);
+/* The head's weight: its own, or the tied embedding on the same stage. */
+struct ref head_weight(const struct build *b);
 /* The loss of H (rows, C), DEPTH's state, and that state's gradient. */
 struct buf head_loss(struct build *b, struct buf h);
 
 /* prog_mtp.c: a depth of multi-token prediction, b->depth from 1 on */
 void depth_forward(struct build *b, struct chunk_saved *v);
+/* The same: its state, from the one before. */
+struct buf depth_state(struct build *b, struct depth_saved *d,
+		       struct buf before);
 void depth_backward(struct build *b, struct chunk_saved *v);
 /* Depths' part in the whole: which stages have what of the states. */
 bool stage_gets_states(const struct build *b); /* they come by messages */

@@ -36,10 +36,19 @@ static struct traffic attn_traffic(const struct op *op)
 
 	switch (op->code) {
 	case OP_ROPE: return (struct traffic){2 * qkv, 2 * d->T * op->n[0], 0};
+	case OP_LATENT_AT:
+		return (struct traffic){qkv + parts, 2 * N * op->n[1],
+					4 * d->B};
 	case OP_LATENT_FWD:
 	case OP_LATENT_BWD:
 		return (struct traffic){qkv + parts, 2 * d->T * op->n[1], 0};
 	case OP_ATTN_FWD: return (struct traffic){qkv + o, N * d->H, 0};
+	case OP_ROPE_AT: return (struct traffic){2 * qkv, 2 * N * op->n[0], 0};
+	case OP_ATTN_AT: /* at the worst, a full cache */
+		return (struct traffic){qkv + o +
+						d->B * d->G * (d->D + d->Dv) *
+							(d->T + op->n[0]),
+					0, 4 * d->B};
 	default: return (struct traffic){2 * qkv + 2 * o, N * d->H, 0};
 	}
 }
@@ -55,6 +64,8 @@ static struct traffic row_traffic(const struct op *op)
 	case OP_EMBED_BWD: return (struct traffic){all, 2 * n[3] * C, 4 * n[0]};
 	case OP_POS_FWD: return (struct traffic){2 * all + n[2] * C, 0, 0};
 	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
+	case OP_POS_AT:
+		return (struct traffic){(2 * all + n[3]) * n[2], 0, 4 * n[0]};
 	case OP_DROP: return (struct traffic){2 * all, 0, 0};
 	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};
 	case OP_BIAS_BWD: return (struct traffic){all, 2 * C, 0};
@@ -83,13 +94,20 @@ static struct traffic moe_traffic(const struct op *op)
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		return (struct traffic){
-			d->ranks * d->M * d->E + d->E * has(op, 4), all,
-			4 * kern_map_size(d) + 16 * MOE_METRICS * has(op, 2)};
+		return (struct traffic){d->ranks * d->M * d->E +
+						d->E * has(op, 3),
+					all, 4 * kern_map_size(d)};
+	case OP_TALLY:
+		return (struct traffic){0, 0, 4 * kern_map_size(d) + 16 * d->E};
+	case OP_ROUTE_LOSS:
+		return (struct traffic){d->M * d->E, 0,
+					4 * kern_map_size(d) +
+						16 * MOE_METRICS +
+						8 * d->E * has(op, 3)};
 	case OP_ROUTE_BWD:
-		return (struct traffic){2 * d->M * d->E,
-					mine + 2 * d->E * has(op, 1),
-					4 * kern_map_size(d) + 8};
+		return (struct traffic){
+			2 * d->M * d->E, mine + 2 * d->E * has(op, 1),
+			4 * kern_map_size(d) + 8 + 8 * d->E * has(op, 5)};
 	case OP_BALANCE:
 		return has(op, 1) ? (struct traffic){n[0], 3 * n[0], 0}
 				  : (struct traffic){2 * n[0], n[0], 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ends of the model: embedding and head with its loss. */
 #include "lib/plan/place.h"
-#include "lib/plan/prog_build.h"
+#include "lib/plan/prog_gen_build.h"
 
 /* Logits exist for so many bytes of rows at a time: a CPU's caches, or what
  * keeps a GPU busy. */
@@ -55,7 +55,9 @@ struct buf embed_forward(struct build *b)
 	     REFS(buf_ref(&x), host_row(b, b->out->ids, 0), tok),
 	     DIMS(b->N, b->C, first_vocab_row(b), vocab_rows(b)));
 	x = reduce_rows(b, x);
-	if (pos.family >= 0)
+	if (pos.family >= 0 && b->gen)
+		gen_positions(b, buf_ref(&x), pos);
+	else if (pos.family >= 0)
 		emit(b, OP_POS_FWD, KIND_FORWARD, REFS(buf_ref(&x), pos),
 		     DIMS(b->rows, b->C, b->T, b->first_row, b->depth));
 	embed_dropout(b, buf_ref(&x), KIND_FORWARD);
@@ -80,13 +82,17 @@ void embed_backward(struct build *b, struct buf *dx)
 	buf_free(b, dx);
 }
 
-/* The head's weight: its own, or the tied embedding on the same stage. */
 static enum part head_part(const struct build *b)
 {
 	if (b->in->config->shape.share_embeddings_and_output_weights &&
 	    b->stage->embedding)
 		return PART_EMBED_TOK;
 	return PART_HEAD_W;
+}
+
+struct ref head_weight(const struct build *b)
+{
+	return param_ref(b, FAMILY_PARAM, head_part(b), -1);
 }
 
 /* One piece of the rows: logits, loss and their gradient. */
@@ -125,7 +131,7 @@ static void head_rows(struct build *b, const struct head_rows *h)
 {
 	int64_t V = vocab_rows(b);
 	double flops = 2.0 * (double)h->rows * (double)V * (double)b->C;
-	struct ref w = param_ref(b, FAMILY_PARAM, head_part(b), -1);
+	struct ref w = head_weight(b);
 	struct ref dw = param_ref(b, FAMILY_GRAD, head_part(b), -1);
 	struct ref y = buf_part(b, &h->y, h->first * b->C);
 	struct ref logits = buf_ref(&h->logits);
@@ -140,6 +146,8 @@ static void head_rows(struct build *b, const struct head_rows *h)
 	     REFS(buf_part(b, &h->dy, h->first * b->C), logits, w),
 	     DIMS(h->rows, V, b->C))
 		->flops = flops;
+	if (b->depth && b->in->config->run.mtp_detach_heads)
+		return;
 	emit(b, OP_LINEAR_BWD_W, KIND_WGRAD, REFS(dw, logits, y),
 	     DIMS(h->rows, V, b->C))
 		->flops = flops;

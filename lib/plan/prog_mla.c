@@ -6,6 +6,7 @@
  * of the part with positions is a sum over the heads of all tp ranks.
  */
 #include "lib/plan/prog_build.h"
+#include "lib/plan/prog_gen_build.h"
 
 static const struct shape *shape_of(const struct build *b)
 {
@@ -111,11 +112,14 @@ void latent_forward(struct build *b, struct layer_saved *v)
 	forget(b, &v->y1);
 	all = gather_wide(b, pos, pos_width(b));
 	v->qkv = buf_new(b, FAMILY_ACT, b->N * kern_attn_row(b->attn[0]));
-	emit(b, OP_LATENT_FWD, KIND_FORWARD,
-	     REFS(buf_ref(&v->qkv), buf_ref(&q), buf_ref(&kv), buf_ref(&all),
-		  b->out->rope),
-	     DIMS(pos_width(b), b->out->rope_half))
-		->attn = b->attn[0];
+	if (b->gen)
+		gen_latent(b, &v->qkv, &q, &kv, &all, pos_width(b));
+	else
+		emit(b, OP_LATENT_FWD, KIND_FORWARD,
+		     REFS(buf_ref(&v->qkv), buf_ref(&q), buf_ref(&kv),
+			  buf_ref(&all), b->out->rope),
+		     DIMS(pos_width(b), b->out->rope_half))
+			->attn = b->attn[0];
 	gather_free(b, &all, &pos);
 	buf_free(b, &pos);
 	buf_free(b, &kv);

@@ -20,10 +20,11 @@ static void emit_act(struct build *b, int code, const struct mlp *m,
 		     const struct ref *refs, int count)
 {
 	const struct shape *s = &b->in->config->shape;
+	bool forward = code == OP_ACT_FWD || code == OP_EXPERT_ACT_FWD;
 
-	emit(b, code, code == OP_ACT_FWD ? KIND_FORWARD : KIND_BACKWARD, refs,
-	     count,
-	     DIMS(b->N, m->width, s->activation_func, s->gated_linear_unit));
+	emit(b, code, forward ? KIND_FORWARD : KIND_BACKWARD, refs, count,
+	     DIMS(b->N, m->width, s->activation_func, s->gated_linear_unit))
+		->moe = m->gate;
 }
 
 struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
@@ -35,7 +36,11 @@ struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 	linear_forward(b, buf_ref(fc1), y, m->fc1, m->fc1 + 1, fc1_width(b, m),
 		       b->C);
 	*act = buf_new(b, FAMILY_ACT, b->N * m->width);
-	emit_act(b, OP_ACT_FWD, m, REFS(buf_ref(act), buf_ref(fc1)));
+	if (m->gate)
+		emit_act(b, OP_EXPERT_ACT_FWD, m,
+			 REFS(buf_ref(act), buf_ref(fc1), m->prob, m->row));
+	else
+		emit_act(b, OP_ACT_FWD, m, REFS(buf_ref(act), buf_ref(fc1)));
 	forget(b, fc1);
 	out = buf_new(b, FAMILY_ACT, b->N * b->C);
 	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2, PARTS, b->C,
@@ -57,8 +62,13 @@ struct buf mlp_act(struct build *b, const struct mlp *m, struct buf *dact,
 {
 	struct buf dfc1 = buf_new(b, FAMILY_ACT, b->N * fc1_width(b, m));
 
-	emit_act(b, OP_ACT_BWD, m,
-		 REFS(buf_ref(&dfc1), buf_ref(dact), buf_ref(fc1)));
+	if (m->gate)
+		emit_act(b, OP_EXPERT_ACT_BWD, m,
+			 REFS(buf_ref(&dfc1), m->dprob, buf_ref(dact),
+			      buf_ref(fc1), m->prob, m->row));
+	else
+		emit_act(b, OP_ACT_BWD, m,
+			 REFS(buf_ref(&dfc1), buf_ref(dact), buf_ref(fc1)));
 	buf_free(b, dact);
 	buf_free(b, fc1);
 	return dfc1;
@@ -81,7 +91,8 @@ struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1)
 
 static struct mlp dense(const struct build *b)
 {
-	return (struct mlp){PART_FC1_W, PART_FC2_W, b->F};
+	return (struct mlp){
+		.fc1 = PART_FC1_W, .fc2 = PART_FC2_W, .width = b->F};
 }
 
 void mlp_half(struct build *b, struct stream *s, struct layer_saved *v)

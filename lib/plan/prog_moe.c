@@ -21,19 +21,10 @@ _Static_assert((int)SCORE_SOFTMAX == (int)KERN_SOFTMAX &&
 		       (int)SCORE_SQRTSOFTPLUS == (int)KERN_SQRTSOFTPLUS,
 	       "moe_router_score_function and enum kern_score differ");
 
-/* The coefficient of one of the ways of balancing. */
-static double balance(const struct run *r, const char *type)
-{
-	const struct texts *types = &r->moe_router_load_balancing_type;
-	double sum = 0;
-
-	for (int i = 0; i < types->count; i++)
-		if (!strcmp(types->item[i], type))
-			sum += r->moe_aux_loss_coeff.item[i];
-	return sum;
-}
-
-/* Tokens of a micro-batch that an expert takes: model-numerics 2.9. */
+/*
+ * Tokens of a micro-batch that an expert takes: model-numerics 2.9.  A
+ * generation's go to the experts that they want, whatever the batch.
+ */
 static int64_t capacity(const struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
@@ -42,23 +33,81 @@ static int64_t capacity(const struct build *b)
 	double most = ceil(fair * s->moe_expert_capacity_factor);
 
 	/* no factor, or one below 0: all; more than all is all, too */
-	if (!(most >= 0) || most > (double)b->N)
+	if (!(most >= 0) || most > (double)b->N || b->gen)
 		return 0;
 	return (int64_t)most;
+}
+
+/* The losses of a repeated layer's depths count once, all their tokens. */
+static void repeat(struct kern_moe_dims *d, const struct shape *s)
+{
+	double depths = (double)s->mtp_num_layers;
+
+	if (!s->mtp_use_repeated_layer || !s->mtp_num_layers)
+		return;
+	d->aux /= depths;
+	d->seq_aux /= depths;
+	d->global /= depths;
+	d->fair *= depths;
+}
+
+/* Experts that make themselves equally busy, whatever the scores. */
+static void set_sinkhorn(struct kern_moe_dims *d)
+{
+	d->sinkhorn = true;
+	d->score = d->K == 1 ? KERN_SIGMOID : KERN_SOFTMAX;
+	d->pre = true;
+}
+
+/* The shared expert's gate is a router to it alone. */
+static void gate_dims(struct build *b)
+{
+	struct kern_moe_dims *d = arena_alloc(b->a, 1, sizeof(*d));
+
+	*d = (struct kern_moe_dims){
+		.M = b->N,
+		.T = b->T,
+		.E = 1,
+		.K = 1,
+		.score = KERN_SIGMOID,
+		.scale = 1,
+		.ranks = 1,
+		.experts = 1,
+	};
+	b->gate = d;
+}
+
+static void set_balance(struct kern_moe_dims *d, const struct run *r)
+{
+	const struct texts *types = &r->moe_router_load_balancing_type;
+
+	d->z = isnan(r->moe_z_loss_coeff) ? 0 : r->moe_z_loss_coeff;
+	for (int i = 0; i < types->count; i++) {
+		const char *type = types->item[i];
+		double coef = r->moe_aux_loss_coeff.item[i];
+
+		if (!strcmp(type, "aux_loss"))
+			d->aux += coef;
+		else if (!strcmp(type, "seq_aux_loss"))
+			d->seq_aux += coef;
+		else if (!strcmp(type, "global_aux_loss"))
+			d->global += coef;
+		else if (!strcmp(type, "sinkhorn"))
+			set_sinkhorn(d);
+	}
 }
 
 void moe_dims(struct build *b)
 {
 	const struct shape *s = &b->in->config->shape;
 	const struct run *r = &b->in->config->run;
-	double z = r->moe_z_loss_coeff,
-	       scale = s->moe_router_topk_scaling_factor;
+	double scale = s->moe_router_topk_scaling_factor;
 	const struct grid *g = b->in->grid;
 	struct kern_moe_dims *d;
 
 	if (!s->num_moe_experts)
 		return;
-	d = arena_alloc(b->a, 2, sizeof(*d));
+	d = arena_alloc(b->a, 3, sizeof(*d));
 	*d = (struct kern_moe_dims){
 		.M = b->N,
 		.T = b->T,
@@ -67,9 +116,6 @@ void moe_dims(struct build *b)
 		.score = (enum kern_score)s->moe_router_score_function,
 		.pre = s->moe_router_pre_softmax,
 		.scale = isnan(scale) ? 1 : scale,
-		.aux = balance(r, "aux_loss"),
-		.seq_aux = balance(r, "seq_aux_loss"),
-		.z = isnan(z) ? 0 : z,
 		.ranks = g->ep,
 		.me = b->in->slice->at.ep,
 		.experts = s->num_moe_experts / g->ep,
@@ -80,19 +126,31 @@ void moe_dims(struct build *b)
 				 s->moe_router_topk) /
 			(double)s->num_moe_experts,
 	};
+	set_balance(d, r);
 	d->first = d->me * d->experts;
 	if (IS_SET(s->moe_router_group_topk)) {
 		d->groups = s->moe_router_num_groups;
 		d->group_topk = s->moe_router_group_topk;
 	}
-	d[1] = d[0];
-	if (s->mtp_use_repeated_layer && s->mtp_num_layers) {
-		/* the losses of its depths count once, all their tokens */
-		d[1].aux /= (double)s->mtp_num_layers;
-		d[1].seq_aux /= (double)s->mtp_num_layers;
-		d[1].fair *= (double)s->mtp_num_layers;
-	}
+	d[1] = d[2] = d[0];
+	repeat(&d[1], s);
+	d[2].sinkhorn = false;
 	b->moe = d;
+	b->tally = NO_BUF;
+	if (s->moe_shared_expert_gate)
+		gate_dims(b);
+}
+
+void moe_begin(struct build *b)
+{
+	const struct shape *s = &b->in->config->shape;
+	int64_t bytes;
+
+	if (!b->moe || !(b->moe->global > 0))
+		return;
+	bytes = shape_layers(s) * s->num_moe_experts * (int64_t)sizeof(double);
+	b->tally = buf_bytes(b, FAMILY_ACT, bytes);
+	emit(b, OP_ZERO, KIND_OPTIM, REFS(buf_ref(&b->tally)), DIMS(bytes));
 }
 
 bool moe_has(const struct build *b)
@@ -108,7 +166,7 @@ static const struct kern_moe_dims *dims_of(const struct build *b, int64_t layer)
 
 static const struct kern_moe_dims *dims(const struct build *b)
 {
-	return dims_of(b, b->layer);
+	return b->train ? dims_of(b, b->layer) : b->moe + 2;
 }
 
 void moe_balance(struct build *b, int64_t layer, struct ref bias,
@@ -155,12 +213,19 @@ static int64_t fc1_width(const struct build *b)
 	return width(b) << b->in->config->shape.gated_linear_unit;
 }
 
-static struct mlp shared(const struct build *b)
+static struct mlp shared(const struct build *b, const struct layer_saved *v)
 {
 	int64_t all = b->in->config->shape.moe_shared_expert_intermediate_size;
+	struct mlp m = {.fc1 = PART_SHARED_FC1_W,
+			.fc2 = PART_SHARED_FC2_W,
+			.width = IS_SET(all) ? all / b->tp : 0,
+			.gate = b->gate};
 
-	return (struct mlp){PART_SHARED_FC1_W, PART_SHARED_FC2_W,
-			    IS_SET(all) ? all / b->tp : 0};
+	if (b->gate) {
+		m.prob = buf_ref(&v->gate.prob);
+		m.row = buf_at(&v->gate.map, b->N * (int64_t)sizeof(int32_t));
+	}
+	return m;
 }
 
 /* Its flops are those of balanced experts. */
@@ -240,27 +305,59 @@ static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
 	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
-static void route(struct build *b, struct ref y, struct layer_saved *v)
+/* Where tokens go by LOGITS, which may be of all ranks of ep. */
+static void choose(struct build *b, const struct kern_moe_dims *d,
+		   struct ref logits, struct ref bias, struct routed *r)
+{
+	r->prob = buf_sums(b, FAMILY_ACT, d->ranks * d->M * d->K);
+	r->map = buf_bytes(b, FAMILY_ACT, 4 * kern_map_size(d));
+	emit(b, OP_ROUTE_FWD, KIND_FORWARD,
+	     REFS(buf_ref(&r->prob), buf_ref(&r->map), logits, bias), NULL, 0)
+		->moe = d;
+}
+
+/* The step's tokens so far of each expert, of all ranks: R's own copy. */
+static void tally(struct build *b, struct routed *r)
+{
+	int64_t E = b->moe->E, bytes = E * (int64_t)sizeof(double);
+	struct ref mine, all;
+
+	r->tally = NO_BUF;
+	if (b->tally.family < 0 || !b->train)
+		return;
+	mine = buf_at(&b->tally, b->layer * bytes);
+	emit(b, OP_TALLY, KIND_FORWARD, REFS(mine, buf_ref(&r->map)), NULL, 0)
+		->moe = b->moe;
+	r->tally = buf_bytes(b, FAMILY_ACT, bytes);
+	all = buf_ref(&r->tally);
+	emit(b, OP_COPY, KIND_FORWARD, REFS(all, mine), DIMS(bytes));
+	if (b->in->slice->flat[CLASS_DENSE].dp > 1)
+		emit_collective(b, PROG_SUM, GROUP_DP_CP, TYPE_F64, all, all,
+				E);
+}
+
+static void route(struct build *b, struct ref y, struct routed *r)
 {
 	const struct kern_moe_dims *d = dims(b);
 	struct buf all;
 	struct ref stat = {offsetof(struct kern_scalars, metrics[METRIC_MOE]),
 			   FAMILY_HOST};
 
-	v->logits = buf_new(b, FAMILY_ACT, d->M * d->E);
-	linear_forward(b, buf_ref(&v->logits), y, PART_ROUTER_W, PART_ROUTER_B,
+	r->logits = buf_new(b, FAMILY_ACT, d->M * d->E);
+	linear_forward(b, buf_ref(&r->logits), y, PART_ROUTER_W, PART_ROUTER_B,
 		       d->E, b->C);
-	v->prob = buf_sums(b, FAMILY_ACT, choices(b));
-	v->map = buf_bytes(b, FAMILY_ACT, 4 * kern_map_size(d));
-	all = from_all(b, v->logits, d->E);
-	emit(b, OP_ROUTE_FWD, KIND_FORWARD,
-	     REFS(buf_ref(&v->prob), buf_ref(&v->map),
-		  b->in->slice->at.tp ? NO_REF : stat, buf_ref(&all),
-		  param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer)),
-	     NULL, 0)
-		->moe = d;
-	gather_free(b, &all, &v->logits);
-	forget(b, &v->logits);
+	all = from_all(b, r->logits, d->E);
+	choose(b, d, buf_ref(&all),
+	       param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer), r);
+	gather_free(b, &all, &r->logits);
+	tally(b, r);
+	if (b->in->slice->at.tp == 0)
+		emit(b, OP_ROUTE_LOSS, KIND_FORWARD,
+		     REFS(stat, buf_ref(&r->logits), buf_ref(&r->map),
+			  buf_ref(&r->tally)),
+		     NULL, 0)
+			->moe = d;
+	forget(b, &r->logits);
 }
 
 static void emit_act(struct build *b, int code, const struct ref *refs,
@@ -275,51 +372,91 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 		->moe = b->moe;
 }
 
-struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v)
+/* What the experts make of Y. */
+static struct buf experts_forward(struct build *b, struct buf y,
+				  struct layer_saved *v)
 {
-	const struct mlp m = shared(b);
-	struct buf rows, out, other;
+	struct buf *map = &v->router.map;
+	struct buf rows = gather(b, y, map, KIND_FORWARD), out;
 
-	route(b, buf_ref(&y), v);
-	rows = gather(b, y, &v->map, KIND_FORWARD);
 	v->fc1 = buf_new(b, FAMILY_ACT, expert_rows(b) * fc1_width(b));
-	emit_experts(b, OP_EXPERTS_FWD, &v->map, buf_ref(&v->fc1),
-		     buf_ref(&rows),
+	emit_experts(b, OP_EXPERTS_FWD, map, buf_ref(&v->fc1), buf_ref(&rows),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC1_W, b->layer),
 		     fc1_width(b), b->C);
 	buf_free(b, &rows);
 	v->act = buf_new(b, FAMILY_ACT, expert_rows(b) * width(b));
 	emit_act(b, OP_EXPERT_ACT_FWD,
-		 REFS(buf_ref(&v->act), buf_ref(&v->fc1), buf_ref(&v->prob),
-		      map_row(b, &v->map)));
+		 REFS(buf_ref(&v->act), buf_ref(&v->fc1),
+		      buf_ref(&v->router.prob), map_row(b, map)));
 	forget(b, &v->fc1);
-	forget(b, &v->prob);
+	forget(b, &v->router.prob);
 	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
-	emit_experts(b, OP_EXPERTS_FWD, &v->map, buf_ref(&rows),
-		     buf_ref(&v->act),
+	emit_experts(b, OP_EXPERTS_FWD, map, buf_ref(&rows), buf_ref(&v->act),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
 	forget(b, &v->act);
-	out = combine(b, &rows, &v->map, KIND_FORWARD);
-	forget(b, &v->map);
-	if (!m.width)
+	out = combine(b, &rows, map, KIND_FORWARD);
+	forget(b, map);
+	return out;
+}
+
+static struct buf shared_forward(struct build *b, struct ref y,
+				 struct layer_saved *v)
+{
+	struct routed *r = &v->gate;
+	struct mlp m;
+	struct buf out;
+
+	if (b->gate) {
+		r->logits = buf_new(b, FAMILY_ACT, b->N);
+		linear_forward(b, buf_ref(&r->logits), y, PART_SHARED_ROUTER_W,
+			       PARTS, 1, b->C);
+		choose(b, b->gate, buf_ref(&r->logits), NO_REF, r);
+		r->tally = NO_BUF;
+		forget(b, &r->logits);
+	}
+	m = shared(b, v);
+	out = mlp_forward(b, &m, y, &v->shared_fc1, &v->shared_act);
+	if (b->gate) {
+		forget(b, &r->prob);
+		forget(b, &r->map);
+	}
+	return out;
+}
+
+struct buf moe_forward(struct build *b, struct buf y, struct layer_saved *v)
+{
+	struct buf out, other;
+
+	route(b, buf_ref(&y), &v->router);
+	out = experts_forward(b, y, v);
+	if (!shared(b, v).width)
 		return out;
-	other = mlp_forward(b, &m, buf_ref(&y), &v->shared_fc1, &v->shared_act);
+	other = shared_forward(b, buf_ref(&y), v);
 	return sum_of(b, &out, &other, b->N, KIND_FORWARD);
+}
+
+/* This rank's DPROB (N, K) is of its part of the width. */
+static void sum_widths(struct build *b, const struct buf *dprob, int64_t K)
+{
+	if (b->tp > 1)
+		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_SUM, buf_ref(dprob),
+				buf_ref(dprob), b->N * K);
 }
 
 /* The gradient of the experts' fc1, and of the probabilities of all tp. */
 static struct buf experts_output(struct build *b, struct buf dy,
 				 struct layer_saved *v, struct buf *dprob)
 {
-	struct buf dout = gather(b, dy, &v->map, KIND_BACKWARD), dact, dfc1;
+	struct buf dout = gather(b, dy, &v->router.map, KIND_BACKWARD), dact,
+		   dfc1;
 
-	emit_experts(b, OP_EXPERTS_BWD_W, &v->map,
+	emit_experts(b, OP_EXPERTS_BWD_W, &v->router.map,
 		     param_ref(b, FAMILY_GRAD, PART_EXPERT_FC2_W, b->layer),
 		     buf_ref(&dout), buf_ref(&v->act), b->C, width(b));
 	buf_free(b, &v->act);
 	dact = buf_new(b, FAMILY_ACT, expert_rows(b) * width(b));
-	emit_experts(b, OP_EXPERTS_BWD_X, &v->map, buf_ref(&dact),
+	emit_experts(b, OP_EXPERTS_BWD_X, &v->router.map, buf_ref(&dact),
 		     buf_ref(&dout),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
@@ -328,15 +465,13 @@ static struct buf experts_output(struct build *b, struct buf dy,
 	*dprob = buf_sums(b, FAMILY_ACT, choices(b));
 	emit_act(b, OP_EXPERT_ACT_BWD,
 		 REFS(buf_ref(&dfc1), buf_ref(dprob), buf_ref(&dact),
-		      buf_ref(&v->fc1), buf_ref(&v->prob),
-		      map_row(b, &v->map)));
+		      buf_ref(&v->fc1), buf_ref(&v->router.prob),
+		      map_row(b, &v->router.map)));
 	buf_free(b, &dact);
 	buf_free(b, &v->fc1);
-	buf_free(b, &v->prob);
+	buf_free(b, &v->router.prob);
 	*dprob = to_mine(b, *dprob, b->moe->K, TYPE_SUM);
-	if (b->tp > 1)
-		emit_collective(b, PROG_SUM, GROUP_TP, TYPE_SUM, buf_ref(dprob),
-				buf_ref(dprob), b->N * b->moe->K);
+	sum_widths(b, dprob, b->moe->K);
 	return dfc1;
 }
 
@@ -344,64 +479,89 @@ static struct buf experts_output(struct build *b, struct buf dy,
 static struct buf experts_input(struct build *b, struct buf *dfc1, struct buf y,
 				struct layer_saved *v)
 {
-	struct buf rows = gather(b, y, &v->map, KIND_WGRAD);
+	struct buf rows = gather(b, y, &v->router.map, KIND_WGRAD);
 
-	emit_experts(b, OP_EXPERTS_BWD_W, &v->map,
+	emit_experts(b, OP_EXPERTS_BWD_W, &v->router.map,
 		     param_ref(b, FAMILY_GRAD, PART_EXPERT_FC1_W, b->layer),
 		     buf_ref(dfc1), buf_ref(&rows), fc1_width(b), b->C);
 	buf_free(b, &rows);
 	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
-	emit_experts(b, OP_EXPERTS_BWD_X, &v->map, buf_ref(&rows),
+	emit_experts(b, OP_EXPERTS_BWD_X, &v->router.map, buf_ref(&rows),
 		     buf_ref(dfc1),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC1_W, b->layer),
 		     fc1_width(b), b->C);
 	buf_free(b, dfc1);
-	return combine(b, &rows, &v->map, KIND_BACKWARD);
+	return combine(b, &rows, &v->router.map, KIND_BACKWARD);
 }
 
-/* What this rank's rows get through the router; frees DPROB. */
-static struct buf router_input(struct build *b, struct buf *dprob,
-			       struct layer_saved *v)
+/* What this rank's rows of Y get through router W; frees DPROB and R. */
+static struct buf router_input(struct build *b, const struct kern_moe_dims *d,
+			       enum part w, struct buf *dprob, struct routed *r,
+			       struct ref y)
 {
-	const struct kern_moe_dims *d = dims(b);
 	struct buf all = buf_new(b, FAMILY_ACT, d->M * d->E), dy;
 	struct ref coef = {offsetof(struct kern_scalars, moe_coef),
 			   FAMILY_HOST};
-	struct ref mine = buf_part(b, &all, b->first_row * d->E);
+	struct ref mine = buf_part(b, &all, b->first_row * d->E), count;
 
+	count = param_ref(b, FAMILY_GRAD, PART_EXPERT_BIAS, b->layer);
 	emit(b, OP_ROUTE_BWD, KIND_BACKWARD,
-	     REFS(buf_ref(&all),
-		  param_ref(b, FAMILY_GRAD, PART_EXPERT_BIAS, b->layer),
-		  buf_ref(dprob), buf_ref(&v->logits), buf_ref(&v->map), coef),
+	     REFS(buf_ref(&all), w == PART_ROUTER_W ? count : NO_REF,
+		  buf_ref(dprob), buf_ref(&r->logits), buf_ref(&r->map),
+		  buf_ref(&r->tally), coef),
 	     NULL, 0)
 		->moe = d;
 	buf_free(b, dprob);
-	buf_free(b, &v->logits);
-	buf_free(b, &v->map);
-	linear_weight_mine(b, mine, buf_ref(&v->y2), PART_ROUTER_W, d->E, b->C);
-	dy = linear_input_mine(b, mine, PART_ROUTER_W, d->E, b->C);
+	buf_free(b, &r->logits);
+	buf_free(b, &r->map);
+	buf_free(b, &r->tally);
+	linear_weight_mine(b, mine, y, w, d->E, b->C);
+	dy = linear_input_mine(b, mine, w, d->E, b->C);
 	buf_free(b, &all);
 	return dy;
 }
 
+/* This rank's part of the gradient of Y; DGATE is that of its gate. */
+static struct buf shared_backward(struct build *b, struct ref dy, struct ref y,
+				  struct layer_saved *v, struct buf *dgate)
+{
+	struct mlp m = shared(b, v);
+	struct buf dact, dfc1;
+
+	*dgate = b->gate ? buf_sums(b, FAMILY_ACT, b->N) : NO_BUF;
+	m.dprob = buf_ref(dgate);
+	dact = mlp_output(b, &m, dy, &v->shared_act);
+	dfc1 = mlp_act(b, &m, &dact, &v->shared_fc1);
+	mlp_weight(b, &m, buf_ref(&dfc1), y);
+	if (b->gate) {
+		buf_free(b, &v->gate.prob);
+		sum_widths(b, dgate, 1);
+	}
+	return mlp_input(b, &m, &dfc1);
+}
+
 struct buf moe_backward(struct build *b, struct buf dy, struct layer_saved *v)
 {
-	const struct mlp m = shared(b);
-	struct buf dprob, dfc1, dact, all, part, own;
+	struct buf dprob, dgate = NO_BUF, dfc1, all, part, own;
 
 	dfc1 = experts_output(b, dy, v, &dprob);
 	all = gather_rows(b, v->y2);
 	part = experts_input(b, &dfc1, all, v);
-	if (m.width) {
-		dact = mlp_output(b, &m, buf_ref(&dy), &v->shared_act);
-		dfc1 = mlp_act(b, &m, &dact, &v->shared_fc1);
-		mlp_weight(b, &m, buf_ref(&dfc1), buf_ref(&all));
-		own = mlp_input(b, &m, &dfc1);
+	if (shared(b, v).width) {
+		own = shared_backward(b, buf_ref(&dy), buf_ref(&all), v,
+				      &dgate);
 		part = sum_of(b, &part, &own, b->N, KIND_BACKWARD);
 	}
 	gather_free(b, &all, &v->y2);
 	part = reduce_rows(b, part);
-	own = router_input(b, &dprob, v);
+	own = router_input(b, dims(b), PART_ROUTER_W, &dprob, &v->router,
+			   buf_ref(&v->y2));
+	part = sum_of(b, &part, &own, b->rows, KIND_BACKWARD);
+	if (b->gate) {
+		own = router_input(b, b->gate, PART_SHARED_ROUTER_W, &dgate,
+				   &v->gate, buf_ref(&v->y2));
+		part = sum_of(b, &part, &own, b->rows, KIND_BACKWARD);
+	}
 	buf_free(b, &v->y2);
-	return sum_of(b, &part, &own, b->rows, KIND_BACKWARD);
+	return part;
 }

@@ -100,21 +100,29 @@ static struct buf joined(struct build *b, struct depth_saved *d, struct buf h)
 	return z;
 }
 
-void depth_forward(struct build *b, struct chunk_saved *v)
+struct buf depth_state(struct build *b, struct depth_saved *d,
+		       struct buf before)
 {
-	struct depth_saved *d = &v->depth[b->depth - 1];
 	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+	struct buf h;
 
 	b->layer = -1;
 	b->drawn_for = b->in->config->shape.num_layers + b->depth - 1;
 	d->enorm.x = embed_forward(b);
 	enter(b);
-	d->z = joined(b, d, v->h[b->depth - 1]);
+	d->z = joined(b, d, before);
 	s.x = project(b, d->z);
 	layer_forward(b, &s, &d->layer);
-	v->h[b->depth] = stream_norm(b, &s, PART_FINAL_NORM_W,
-				     PART_FINAL_NORM_B, &d->last.stat);
+	h = stream_norm(b, &s, PART_FINAL_NORM_W, PART_FINAL_NORM_B,
+			&d->last.stat);
 	d->last.x = s.x;
+	return h;
+}
+
+void depth_forward(struct build *b, struct chunk_saved *v)
+{
+	v->h[b->depth] =
+		depth_state(b, &v->depth[b->depth - 1], v->h[b->depth - 1]);
 }
 
 /* The gradient of z for that of the projection, which is freed. */
@@ -142,12 +150,15 @@ static struct buf project_backward(struct build *b, struct buf *dx,
 	return reduce_wide(b, dz, 2 * b->C);
 }
 
+/* Detached depths give nothing to the decoder, the embedding and the head. */
 void depth_backward(struct build *b, struct chunk_saved *v)
 {
 	struct depth_saved *d = &v->depth[b->depth - 1];
 	struct buf *before = &v->dh[b->depth - 1], dx, dz, half, de;
 	struct norm_saved hnorm = {v->h[b->depth - 1], d->hstat};
+	bool detached = b->in->config->run.mtp_detach_heads;
 	int64_t row = row_bytes(b);
+	struct buf unused;
 
 	enter(b);
 	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
@@ -156,13 +167,23 @@ void depth_backward(struct build *b, struct chunk_saved *v)
 	layer_backward(b, &dx, &d->layer);
 	dz = project_backward(b, &dx, &d->z);
 	half = columns(b, KIND_BACKWARD, &dz, b->rows, row, row, 2 * row);
-	norm_input(b, b->norm, before, buf_ref(before), &half, PART_HNORM_W,
-		   PART_HNORM_B, &hnorm);
+	if (detached && b->depth == 1) {
+		unused = buf_new(b, FAMILY_ACT, b->rows * b->C);
+		norm_input(b, b->norm, &unused, NO_REF, &half, PART_HNORM_W,
+			   PART_HNORM_B, &hnorm);
+		buf_free(b, &unused);
+	} else {
+		norm_input(b, b->norm, before, buf_ref(before), &half,
+			   PART_HNORM_W, PART_HNORM_B, &hnorm);
+	}
 	half = columns(b, KIND_BACKWARD, &dz, b->rows, 0, row, 2 * row);
 	buf_free(b, &dz);
 	de = buf_new(b, FAMILY_ACT, b->rows * b->C);
 	norm_input(b, b->norm, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,
 		   &d->enorm);
 	b->layer = -1;
-	embed_backward(b, &de);
+	if (detached)
+		buf_free(b, &de);
+	else
+		embed_backward(b, &de);
 }

@@ -101,6 +101,16 @@ static void over_buckets(struct build *b, enum weight_class cls, int comm,
 	}
 }
 
+/* Which norm the gradients of a weight of LAYER (-1: of none) belong to. */
+static enum kern_grads grads_of(const struct build *b, int64_t layer)
+{
+	const struct config *c = b->in->config;
+
+	return c->run.mtp_detach_heads && layer >= c->shape.num_layers
+		       ? GRADS_MTP
+		       : GRADS_MAIN;
+}
+
 /*
  * Squares of this rank's share of what counts.  The shares are the same with
  * and without ZeRO-1, so the norm has the same bits.
@@ -108,15 +118,19 @@ static void over_buckets(struct build *b, enum weight_class cls, int comm,
 static void emit_sumsq(struct build *b)
 {
 	const struct slice *s = b->in->slice;
-	struct ref acc = {offsetof(struct kern_scalars, metrics), FAMILY_HOST};
+	struct ref acc = {.family = FAMILY_HOST};
 	int64_t(*shard)[2], lo, hi;
 	int shards = slice_shards(s, &shard, b->a);
 
 	for (int i = 0; i < s->pieces; i++) {
 		const struct piece *p = &s->piece[i];
+		const struct weight *w = &b->in->weights->list[p->weight];
 		int64_t end = p->at + box_elements(&p->box);
-		bool skip =
-			p->replica || b->in->weights->list[p->weight].counts;
+		int metric = METRIC_SUMSQ + (int)grads_of(b, w->layer);
+		bool skip = p->replica || w->counts;
+
+		acc.at =
+			(int64_t)offsetof(struct kern_scalars, metrics[metric]);
 
 		for (int k = 0; k < shards && !skip; k++) {
 			lo = shard[k][0] < p->at ? p->at : shard[k][0];
@@ -171,7 +185,7 @@ static void emit_update(struct build *b, const struct param *p, int64_t lo,
 	emit(b, OP_ADAMW, KIND_OPTIM,
 	     REFS(to, master, state_ref(b, x->m, own), state_ref(b, x->v, own),
 		  grad),
-	     DIMS(hi - lo))
+	     DIMS(hi - lo, grads_of(b, p->layer)))
 		->flag = p->decay;
 }
 

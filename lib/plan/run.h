@@ -29,6 +29,7 @@ struct run {
 	bool exit_on_missing_checkpoint;
 	bool finetune;			    /* weights alone, from step 0 */
 	int64_t save_interval, save_retain; /* steps; how many to keep */
+	int64_t sync_check_interval;	    /* steps */
 	int64_t save_retain_interval;
 	int64_t log_interval;
 

@@ -228,6 +228,7 @@ static void add_layer(struct builder *b, int64_t layer)
 		PART_EXPERT_FC2_W, layer);
 	add_mlp(b, PART_SHARED_FC1_W, PART_SHARED_GATE_W, PART_SHARED_UP_W,
 		PART_SHARED_FC2_W, layer);
+	add_part(b, PART_SHARED_ROUTER_W, layer);
 	if (layer < b->s->num_layers)
 		return;
 	add_part(b, PART_FINAL_NORM_W, layer);

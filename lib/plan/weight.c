@@ -185,6 +185,10 @@ static void add_layer(struct builder *b, bool moe)
 	add_mlp(b, &expert, s->moe_ffn_hidden_size, s->num_moe_experts);
 	if (IS_SET(s->moe_shared_expert_intermediate_size))
 		add_mlp(b, &shared, s->moe_shared_expert_intermediate_size, 0);
+	if (s->moe_shared_expert_gate)
+		add(b, PART_SHARED_ROUTER_W, "moe/shared/router/w", 1,
+		    s->hidden_size)
+			->token_partial = true;
 }
 
 static void add_decoder(struct builder *b)
@@ -225,7 +229,7 @@ bool weights_known(const struct shape *s)
 	       !s->experimental_attention_variant &&
 	       !s->attention_output_gate && !s->enable_mhc_connections &&
 	       s->softmax_type != SOFTMAX_LEARNABLE &&
-	       !s->moe_shared_expert_gate && !IS_SET(s->moe_latent_size);
+	       !IS_SET(s->moe_latent_size);
 }
 
 void weights_build(struct weights *out, const struct shape *s, struct arena *a)

@@ -54,7 +54,8 @@ enum part {
 	PART_EXPERT_UP_B,
 	PART_EXPERT_FC2_W,
 	PART_EXPERT_FC2_B,
-	PART_SHARED_FC1_W, /* the expert that every token visits */
+	PART_SHARED_ROUTER_W, /* how much of the expert that every token visits */
+	PART_SHARED_FC1_W,
 	PART_SHARED_FC1_B,
 	PART_SHARED_GATE_W,
 	PART_SHARED_GATE_B,
@@ -130,9 +131,9 @@ struct weights {
 };
 
 /*
- * Whether the weights of S are known: not those of linear and sparse attention, of
- * gates, sinks, hyper-connections and latent experts, and of layers with sizes
- * of their own, which only shape_parameters counts so far.
+ * Whether the weights of S are known: not those of linear and sparse attention
+ * and its gates, of sinks, hyper-connections and latent experts, and of layers
+ * with sizes of their own, which only shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

@@ -67,7 +67,7 @@ struct exec_objective exec_objective(const struct exec *x, int mb, int depth)
 
 /* {cos, sin} of each position's angles. */
 static int make_rope(void *table, size_t sum, const struct shape *s,
-		     struct err *e)
+		     int64_t rows, struct err *e)
 {
 	int64_t half = rope_pairs(s);
 	double *freq = malloc((size_t)half * sizeof(*freq)), factor;
@@ -75,7 +75,7 @@ static int make_rope(void *table, size_t sum, const struct shape *s,
 	if (!freq)
 		return err_set(e, CODE_LAUNCH, "out of memory");
 	factor = rope_frequencies(s, freq);
-	for (int64_t i = 0; i < s->seq_length * half; i++) {
+	for (int64_t i = 0; i < rows * half; i++) {
 		double angle = (double)(i / half) * freq[i % half];
 		double x = factor * cos(angle), y = factor * sin(angle);
 
@@ -94,7 +94,7 @@ static int make_rope(void *table, size_t sum, const struct shape *s,
 static int fill_rope(struct exec *x, const struct shape *s, struct err *e)
 {
 	const struct prog *p = x->prog;
-	size_t bytes = (size_t)(s->seq_length * p->rope_half * 2) * p->sum;
+	size_t bytes = (size_t)(p->rope_rows * p->rope_half * 2) * p->sum;
 	void *table;
 	int bad;
 
@@ -105,7 +105,7 @@ static int fill_rope(struct exec *x, const struct shape *s, struct err *e)
 		return err_set(e, CODE_LAUNCH,
 			       "cannot allocate %zu bytes for rope's table",
 			       bytes);
-	bad = make_rope(table, p->sum, s, e) ||
+	bad = make_rope(table, p->sum, s, p->rope_rows, e) ||
 	      x->machine->copy(x, at(x, p->rope), table, bytes, e);
 	free(table);
 	return bad ? -1 : 0;
@@ -322,6 +322,32 @@ static bool run_forward(const struct kern *k, const struct op *op,
 	}
 }
 
+/* With positions that are data. */
+static bool run_at(const struct kern *k, const struct op *op,
+		   const struct args *a)
+{
+	void *const *p = a->p;
+	const int64_t *n = a->n;
+
+	switch (op->code) {
+	case OP_POS_AT:
+		k->pos_at(a->q, p[0], p[1], p[2], n[0], n[1], n[2], n[3], n[4]);
+		return true;
+	case OP_ROPE_AT:
+		k->rope_at(a->q, p[0], p[1], p[2], &a->attn, n[0], n[1], n[2]);
+		return true;
+	case OP_LATENT_AT:
+		k->latent_at(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn,
+			     n[0], n[1], n[2]);
+		return true;
+	case OP_ATTN_AT:
+		k->attn_at(a->q, p[0], p[1], p[2], p[3], p[4], p[5], &a->attn,
+			   n[0]);
+		return true;
+	default: return false;
+	}
+}
+
 static bool run_backward(const struct kern *k, const struct op *op,
 			 const struct args *a)
 {
@@ -371,10 +397,15 @@ static bool run_moe(const struct kern *k, const struct op *op,
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		k->route_fwd(a->q, p[0], p[1], p[2], p[3], p[4], op->moe);
+		k->route_fwd(a->q, p[0], p[1], p[2], p[3], op->moe);
+		return true;
+	case OP_TALLY: k->tally(a->q, p[0], p[1], op->moe); return true;
+	case OP_ROUTE_LOSS:
+		k->route_loss(a->q, p[0], p[1], p[2], p[3], op->moe);
 		return true;
 	case OP_ROUTE_BWD:
-		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], op->moe);
+		k->route_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+			     op->moe);
 		return true;
 	case OP_BALANCE:
 		k->balance(a->q, p[0], p[1], p[2], n[0], op->moe);
@@ -418,8 +449,8 @@ static bool run_flat(const struct kern *k, const struct op *op,
 	switch (op->code) {
 	case OP_SUMSQ: k->sumsq(a->q, p[0], p[1], n); return true;
 	case OP_ADAMW:
-		k->adamw(a->q, p[0], p[1], p[2], p[3], p[4], n, &scalars->adam,
-			 op->flag);
+		k->adamw(a->q, p[0], p[1], p[2], p[3], p[4], n,
+			 &scalars->adam[a->n[1]], op->flag);
 		return true;
 	case OP_METRICS:
 		k->metrics(a->q, p[0], p[1], p[2], p[3], p[4], n, a->n[1],
@@ -457,7 +488,8 @@ static void run_kern(struct exec *x, const struct op *op)
 		a.attn.drop = a.drop;
 	}
 	done = run_forward(x->kern, op, &a) || run_backward(x->kern, op, &a) ||
-	       run_moe(x->kern, op, &a) || run_flat(x->kern, op, &a, scalars);
+	       run_moe(x->kern, op, &a) || run_at(x->kern, op, &a) ||
+	       run_flat(x->kern, op, &a, scalars);
 	assert(done);
 }
 

@@ -21,6 +21,7 @@
 #include "lib/train/rate.h"
 #include "lib/train/resume.h"
 #include "lib/train/stop.h"
+#include "lib/train/sync.h"
 #include "lib/train/trainer.h"
 #include "lib/train/watchdog.h"
 
@@ -32,6 +33,7 @@ struct loop {
 	struct arena arena;
 	struct comm *comm;
 	struct trainer trainer;
+	struct prog_gen gen;  /* what it runs if it only generates */
 	struct data *data[2]; /* training, validation */
 	int32_t *window;
 	struct metrics metrics;
@@ -41,6 +43,11 @@ struct loop {
 	int64_t saved; /* the last step on disk, or -1 */
 	int owner;     /* rank 0's hold on run.dir, or -1 */
 };
+
+static bool trains(const struct loop *l)
+{
+	return !l->opt->eval && !l->opt->gen;
+}
 
 /* The cpus that this rank may run on; none where that is not known. */
 static cpu_set_t my_cpus(void)
@@ -91,6 +98,8 @@ static int open_data(struct loop *l, struct err *e)
 	const struct config *c = l->c;
 	uint64_t seed = (uint64_t)c->run.seed;
 
+	if (l->opt->gen)
+		return 0;
 	l->window = arena_alloc(&l->arena, (size_t)c->shape.seq_length + 1,
 				sizeof(*l->window));
 	if (l->opt->eval)
@@ -159,12 +168,30 @@ static void expire(void *arg, const char *text)
 /* OpenMP and BLIS end the program when they get no memory. */
 enum { THREAD_MIB = 10, GEMM_MIB = 48 };
 
+/* Planned, and with memory. */
+static int open_trainer(struct loop *l, struct err *e)
+{
+	const struct config *c = l->c;
+	struct boot *b = l->boot;
+	struct gen_size size;
+
+	if (!l->opt->gen)
+		return trainer_open(&l->trainer, c, b->world, b->rank,
+				    l->machine, l->comm, &l->arena, e);
+	if (gen_plan(&size, c, b->world, l->opt->prompts, l->opt->gen, e) ||
+	    trainer_open_gen(&l->trainer, &l->gen, &size, c, b->world, b->rank,
+			     l->machine, l->comm, &l->arena, e))
+		return -1;
+	l->trainer.step = l->resume.step;
+	return 0;
+}
+
 static int open_all(struct loop *l, struct err *e)
 {
 	const struct config *c = l->c;
 	struct watchdog_hooks hooks = {describe, warn, expire, l};
 	double timeout = 60.0 * (double)c->place.distributed_timeout_minutes;
-	bool writes = l->boot->rank == 0 && !l->opt->eval;
+	bool writes = l->boot->rank == 0 && trains(l);
 
 	if (sys_check_space(GEMM_MIB + THREAD_MIB * (int64_t)threads(l),
 			    "the threads (run.num_threads)", e))
@@ -177,8 +204,7 @@ static int open_all(struct loop *l, struct err *e)
 	    comm_open(&l->comm, l->boot, l->machine->device == DEVICE_CUDA,
 		      timeout, e))
 		return -1;
-	if (trainer_open(&l->trainer, c, l->boot->world, l->boot->rank,
-			 l->machine, l->comm, &l->arena, e) ||
+	if (open_trainer(l, e) ||
 	    sys_check_space(GEMM_MIB, "matrix products", e))
 		return -1;
 	l->trainer.profile = l->boot->rank ? 0 : l->opt->profile;
@@ -220,6 +246,7 @@ static int report_step(struct loop *l, const struct trainer_result *r,
 		.step = r->step,
 		.loss = r->loss,
 		.grad_norm = r->grad_norm,
+		.mtp_grad_norm = r->mtp_grad_norm,
 		.lr = r->lr,
 		.tokens = samples * c->shape.seq_length,
 		.tokens_per_second = tokens / r->seconds,
@@ -267,6 +294,9 @@ static int end_step(struct loop *l, const struct trainer_data *data,
 	const struct run *run = &l->c->run;
 	double eval_loss = NAN;
 
+	if (due(r->step, run->sync_check_interval) &&
+	    sync_check(&l->trainer, e))
+		return -1;
 	if (due(r->step, run->eval_interval)) {
 		watchdog_phase(l->watchdog, "evaluation",
 			       run->watchdog_seconds * (double)run->eval_iters);
@@ -284,7 +314,8 @@ static bool pauses(const struct loop *l)
 	int64_t step = l->trainer.step;
 
 	return step == run->train_iters || due(step, run->eval_interval) ||
-	       due(step, run->save_interval);
+	       due(step, run->save_interval) ||
+	       due(step, run->sync_check_interval);
 }
 
 static int one_step(struct loop *l, struct trainer_result *r, struct err *e)
@@ -380,6 +411,57 @@ static int evaluate(struct loop *l, struct err *e)
 	return sys_flush_stdout(e);
 }
 
+/* Each run of a list is a step to the watchdog. */
+static bool gen_begins(void *arg)
+{
+	struct loop *l = arg;
+
+	watchdog_phase(l->watchdog, "generation", l->c->run.watchdog_seconds);
+	return stop_requested(&l->stop) != STOP_NO;
+}
+
+static int gen_gives(void *arg, const struct gen_text *x, struct err *e)
+{
+	struct loop *l = arg;
+
+	return gen_print(x, l->opt->prompts->text, l->opt->gen->speculative,
+			 &l->arena, e);
+}
+
+static void tell_generation(const struct loop *l, const struct gen_sum *sum,
+			    double seconds)
+{
+	char why[256];
+
+	log_info("%" PRId64 " text%s, %" PRId64 " new tokens in %.2f s: "
+		 "%.1f tokens/s",
+		 sum->texts, plural(sum->texts), sum->tokens, seconds,
+		 (double)sum->tokens / seconds);
+	if (l->opt->gen->speculative)
+		log_info("%" PRId64 " of %" PRId64
+			 " drafts accepted: %.2f tokens a pass",
+			 sum->accepted, sum->drafts,
+			 (double)sum->tokens / (double)sum->passes);
+	if (sum->stopped)
+		log_info("stopped: %s", stop_text(&l->stop, why, sizeof(why)));
+}
+
+static int generate(struct loop *l, enum code *code, struct err *e)
+{
+	const struct gen_hooks hooks = {l, gen_begins, gen_gives};
+	double begun = sys_seconds();
+	struct gen_sum sum;
+
+	if (gen_run(&l->trainer, &l->gen, l->opt->prompts, l->opt->gen, &hooks,
+		    &sum, &l->arena, e))
+		return -1;
+	if (!l->boot->rank)
+		tell_generation(l, &sum, sys_seconds() - begun);
+	if (sum.stopped)
+		*code = CODE_STOPPED;
+	return 0;
+}
+
 static void tell_memory(const struct loop *l)
 {
 	struct rusage use;
@@ -401,16 +483,22 @@ static int start(struct loop *l, bool *done, struct err *e)
 	const struct config *c = l->c;
 	bool first = l->boot->rank == 0;
 
-	if (first && c->run.dir && !l->opt->eval &&
+	if (first && c->run.dir && trains(l) &&
 	    owner_open(&l->owner, c->run.dir, l->boot->machine, e))
 		return -1;
 	if (resume_choose(&l->resume, c, first ? say : NULL, e))
 		return -1;
-	if (l->opt->eval) {
+	if (!trains(l)) {
 		if (!l->resume.path)
 			return err_set(e, CODE_CKPT,
-				       "nothing to evaluate: neither run.dir "
-				       "nor run.load has a checkpoint");
+				       "nothing to %s: neither run.dir nor "
+				       "run.load has a checkpoint",
+				       l->opt->eval ? "evaluate"
+						    : "generate from");
+		if (l->opt->gen) {
+			l->resume.weights_only = true;
+			l->resume.own = false;
+		}
 		return 0;
 	}
 	*done = l->resume.own && l->resume.step >= c->run.train_iters;
@@ -439,10 +527,12 @@ int loop_run(struct boot *boot, const struct config *c, const struct machine *m,
 		return -1;
 	bad = start(&l, &done, e);
 	if (!bad && !done)
-		bad = stop_open(&l.stop, opt->eval ? NULL : c->run.dir,
+		bad = stop_open(&l.stop, trains(&l) ? c->run.dir : NULL,
 				c->run.exit_duration_in_mins, e) ||
 		      open_data(&l, e) || meet(&l, e) || open_all(&l, e) ||
-		      (opt->eval ? evaluate(&l, e) : train(&l, code, e));
+		      (opt->eval  ? evaluate(&l, e)
+		       : opt->gen ? generate(&l, code, e)
+				  : train(&l, code, e));
 	if (!bad && !done)
 		tell_memory(&l);
 	if ((!bad && !done) || boot->world == 1)

@@ -137,6 +137,9 @@ static int row_text(char *buf, size_t size, const struct metrics_row *r)
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 		n += number(buf + n, size - (size_t)n, fields[i].name,
 			    fields[i].x, false);
+	if (!isnan(r->mtp_grad_norm))
+		n += number(buf + n, size - (size_t)n, "mtp_grad_norm",
+			    r->mtp_grad_norm, false);
 	if (!isnan(r->eval_loss))
 		n += number(buf + n, size - (size_t)n, "eval_loss",
 			    r->eval_loss, false);

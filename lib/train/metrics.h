@@ -19,7 +19,8 @@ struct metrics {
 struct metrics_row {
 	int64_t step;
 	double loss, grad_norm, lr;
-	int64_t tokens;			       /* of the whole run so far */
+	double mtp_grad_norm; /* NAN: not apart from the rest */
+	int64_t tokens;	      /* of the whole run so far */
 	double tokens_per_second, tflops, mfu; /* NAN: null */
 	double step_ms;
 	int64_t memory_bytes;

@@ -37,6 +37,30 @@ static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
 	return 0;
 }
 
+/* Groups and memory of what is planned. */
+static int open_planned(struct trainer *t, const struct machine *m,
+			struct comm *comm, struct arena *a, struct err *e)
+{
+	if (open_groups(t, comm, a, e))
+		return -1;
+	return exec_open(&t->exec, &t->plan.prog, m, t->plan.config, comm,
+			 t->group, e);
+}
+
+int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
+		     const struct gen_size *size, const struct config *c,
+		     int world, int rank, const struct machine *m,
+		     struct comm *comm, struct arena *a, struct err *e)
+{
+	memset(t, 0, sizeof(*t));
+	if (plan_gen_build(&t->plan, gen, c, size, world, rank, a, e))
+		return -1;
+	if (!open_planned(t, m, comm, a, e))
+		return 0;
+	trainer_close(t);
+	return -1;
+}
+
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
 		 struct err *e)
@@ -45,8 +69,7 @@ int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 	t->scaler = scaler_start(c);
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
-	if (open_groups(t, comm, a, e) ||
-	    exec_open(&t->exec, &t->plan.prog, m, c, comm, t->group, e) ||
+	if (open_planned(t, m, comm, a, e) ||
 	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, e)) {
 		trainer_close(t);
 		return -1;
@@ -179,7 +202,7 @@ static int load_batch(struct trainer *t, const struct trainer_data *data,
 	s->tokens = 0;
 	memset(s->mtp_tokens, 0, sizeof(s->mtp_tokens));
 	s->per_token = t->plan.config->run.calculate_per_token_loss;
-	s->metrics[METRIC_SUMSQ] = 0;
+	memset(s->metrics + METRIC_SUMSQ, 0, GRADS * sizeof(double));
 	memset(s->metrics + METRIC_MOE, 0, MOE_METRICS * sizeof(double));
 	s->moe_coef =
 		loss_scale(t) * (s->per_token > 0 ? (double)t->plan.prog.tokens
@@ -221,7 +244,7 @@ static void set_rates(struct trainer *t)
 	s->key[0] = (uint64_t)run->seed;
 	s->key[1] = (uint64_t)t->step;
 	s->clip = run->clip_grad;
-	s->adam = (struct kern_adam){
+	s->adam[0] = (struct kern_adam){
 		.lr = rate.lr,
 		.weight_decay = rate.weight_decay,
 		.beta1 = run->adam_beta1,
@@ -298,11 +321,14 @@ static int report(struct trainer *t, struct trainer_result *out, struct err *e)
 	*out = (struct trainer_result){
 		.step = (int64_t)s.key[1] + 1,
 		.loss = reported_loss(&s),
-		.grad_norm = isnan(s.grad_norm) ? NAN : s.grad_norm,
-		.grad_scale = s.adam.grad_scale,
-		.lr = s.adam.lr,
+		.grad_norm = isnan(s.grad_norm[0]) ? NAN : s.grad_norm[0],
+		.mtp_grad_norm = t->plan.config->run.mtp_detach_heads
+					 ? s.grad_norm[GRADS_MTP]
+					 : NAN,
+		.grad_scale = s.adam[0].grad_scale,
+		.lr = s.adam[0].lr,
 		.loss_scale = s.loss_scale,
-		.skipped = s.adam.skip > 0,
+		.skipped = s.adam[0].skip > 0,
 		.tokens = s.metrics[METRIC_TOKENS],
 		.seconds = seconds,
 		.stop = s.metrics[METRIC_STOP] > 0,

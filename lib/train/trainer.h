@@ -42,7 +42,8 @@ struct trainer_result {
 	int64_t step; /* its number, from 1; 0: none has ended yet */
 	double loss;
 	double grad_norm;
-	double grad_scale; /* of the gradients in the update: the clip's */
+	double mtp_grad_norm; /* of detached depths; NAN: there are none */
+	double grad_scale;    /* of the gradients in the update: the clip's */
 	double lr;
 	double loss_scale; /* 0: none */
 	bool skipped;	   /* for gradients that were not finite: no update */
@@ -71,6 +72,14 @@ struct trainer_data {
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
 		 struct err *e);
+/*
+ * The same for a generation of SIZE, whose lists go to GEN: the parameters are
+ * still to be loaded, and only exec_run runs them.
+ */
+int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
+		     const struct gen_size *size, const struct config *c,
+		     int world, int rank, const struct machine *m,
+		     struct comm *comm, struct arena *a, struct err *e);
 void trainer_close(struct trainer *t);
 
 /*

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/plan/prog_gen.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/plan/place.h"
+#include "lib/plan/prog_build.h"
+#include "lib/plan/prog_gen_build.h"
+
+/* Neither sums of 63 bits nor the kernels' int32 come near their ends. */
+enum { TOKENS_MAX = 1 << 24 };
+
+static int check_size(const struct config *c, const struct gen_size *size,
+		      struct err *e)
+{
+	if (size->slots <= TOKENS_MAX / size->room &&
+	    size->slots <= TOKENS_MAX / GEN_PROMPT_MAX)
+		return 0;
+	return err_set(e, CODE_CONFIG,
+		       "run.micro_batch_size %" PRId64 " texts of %" PRId64
+		       " tokens at a time are too many to plan: at most %d "
+		       "tokens together",
+		       c->run.micro_batch_size, size->room, TOKENS_MAX);
+}
+
+int prog_gen_check(const struct config *c, const struct gen_size *size,
+		   struct err *e)
+{
+	const char *what = NULL;
+
+	if (c->spec.device == DEVICE_CUDA)
+		what = "spec.device = \"cuda\"";
+	else if (c->shape.softmax_type != SOFTMAX_VANILLA)
+		what = "shape.softmax_type other than vanilla";
+	else if (c->place.context_parallel_size > 1)
+		what = "place.context_parallel_size above 1";
+	if (what)
+		return err_set(e, CODE_CONFIG, "--generate does not run %s yet",
+			       what);
+	if (prog_served(c, e))
+		return -1;
+	return check_size(c, size, e);
+}
+
+/* The depths of stages before this one. */
+static int depths_before(const struct build *b)
+{
+	const struct stage *st = b->in->stages->stage;
+	int n = 0;
+
+	for (; st < b->stage; st++)
+		n += (int)st->mtp_layers;
+	return n;
+}
+
+/* Room for a layer's keys and values; depths have their own. */
+static void cache_room(struct build *b, int64_t layer)
+{
+	int64_t n = b->B * b->attn[0]->G * b->gen->room;
+
+	b->gen->cache[layer] =
+		(struct cache_room){buf_new(b, FAMILY_ACT, n * b->D),
+				    buf_new(b, FAMILY_ACT, n * b->Dv)};
+}
+
+/* Of all layers of this rank. */
+static void cache_rooms(struct build *b)
+{
+	const struct stages *st = b->in->stages;
+	int64_t layers = b->in->config->shape.num_layers;
+
+	b->gen->cache = arena_alloc(b->a, (size_t)(layers + b->out->depths + 1),
+				    sizeof(*b->gen->cache));
+	for (int i = b->in->slice->at.pp; i < st->count; i += st->pp) {
+		b->stage = &st->stage[i];
+		for (int64_t n = 0; n < b->stage->num_layers; n++)
+			cache_room(b, b->stage->first_layer + n);
+		for (int64_t n = 0; n < b->stage->mtp_layers && b->gen->depths;
+		     n++)
+			cache_room(b, layers + depths_before(b) + n);
+	}
+}
+
+/* Logits of the rows of H that are picked, of every tp rank, to the host. */
+static void logits(struct build *b, const struct buf *h)
+{
+	struct gen_build *g = b->gen;
+	int64_t rows = b->B * (b->depth ? 1 : g->out->rows);
+	int64_t V = g->out->vocab_rows;
+	struct buf y = buf_new(b, FAMILY_ACT, rows * b->C), mine;
+	struct ref to = g->out->logits;
+
+	emit(b, OP_EMBED_FWD, KIND_FORWARD,
+	     REFS(buf_ref(&y), g->out->pick, buf_ref(h)),
+	     DIMS(rows, b->C, 0, b->N));
+	mine = b->tp > 1 ? buf_new(b, FAMILY_ACT, rows * V) : NO_BUF;
+	emit(b, OP_LINEAR_FWD, KIND_FORWARD,
+	     REFS(b->tp > 1 ? buf_ref(&mine) : to, buf_ref(&y), head_weight(b),
+		  NO_REF),
+	     DIMS(rows, V, b->C))
+		->flops = 2.0 * (double)rows * (double)V * (double)b->C;
+	if (b->tp > 1)
+		emit_collective(b, PROG_ALL_GATHER, GROUP_TP, TYPE_ELEM,
+				buf_ref(&mine), to, rows * V);
+	buf_free(b, &mine);
+	buf_free(b, &y);
+}
+
+static void send_on(struct build *b, const struct buf *x)
+{
+	emit_wait(b, stage_send(b, x, false));
+}
+
+/* This stage's layers; the state behind the final norm, if it is here. */
+static struct buf decode(struct build *b)
+{
+	const struct stage *st = b->stage;
+	struct stream s = {.owned = true, .branch = NO_BUF, .bias = NO_REF};
+	struct buf h, stat;
+
+	s.x = st->embedding ? embed_forward(b) : stage_receive(b, false);
+	for (int64_t n = 0; n < st->num_layers; n++) {
+		struct layer_saved v = {0};
+
+		b->layer = b->drawn_for = st->first_layer + n;
+		layer_forward(b, &s, &v);
+	}
+	b->layer = -1;
+	if (!st->final_norm) {
+		stream_settle(b, &s);
+		send_on(b, &s.x);
+		buf_free(b, &s.x);
+		return NO_BUF;
+	}
+	h = stream_norm(b, &s, PART_FINAL_NORM_W, PART_FINAL_NORM_B, &stat);
+	buf_free(b, &s.x);
+	buf_free(b, &stat);
+	return h;
+}
+
+/* Depth b->depth, from the state of the one before. */
+static struct buf predict(struct build *b, struct buf before)
+{
+	struct depth_saved d = {0};
+	struct buf h = depth_state(b, &d, before);
+
+	buf_free(b, &d.enorm.x);
+	buf_free(b, &d.enorm.stat);
+	buf_free(b, &d.hstat);
+	buf_free(b, &d.z);
+	buf_free(b, &d.last.x);
+	buf_free(b, &d.last.stat);
+	b->layer = -1;
+	return h;
+}
+
+/*
+ * What list b->depth does on one stage.  A state goes on from where it is
+ * made to the last stage, which scores it; each stage on the way keeps it for
+ * the depth after.
+ */
+static void on_stage(struct build *b, struct buf *h)
+{
+	const struct stage *st = b->stage;
+	int first = depths_before(b) + 1;
+
+	b->layer = -1;
+	if (!b->depth && !stage_gets_states(b))
+		h[0] = decode(b);
+	else if (!stage_gets_states(b) && !st->final_norm)
+		return;
+	else if (!b->depth || b->depth < first)
+		h[b->depth] = stage_receive(b, false);
+	else if (b->depth < first + st->mtp_layers)
+		h[b->depth] = predict(b, h[b->depth - 1]);
+	if (h[b->depth].family < 0)
+		return;
+	if (st->loss)
+		logits(b, &h[b->depth]);
+	else
+		send_on(b, &h[b->depth]);
+}
+
+static void build_pass(struct build *b, struct gen_pass *pass)
+{
+	const struct stages *st = b->in->stages;
+	int pp = b->in->slice->at.pp, depths = b->gen->depths;
+	struct buf h[KERN_DEPTHS + 1];
+
+	for (int k = 0; k <= depths; k++)
+		h[k] = NO_BUF;
+	b->T = pass->T;
+	set_dims(b);
+	for (b->depth = 0; b->depth <= depths; b->depth++) {
+		b->list = &pass->list[b->depth];
+		b->list->microbatches = 1;
+		b->cap = 0;
+		for (b->chunk = 0; b->chunk < st->vp; b->chunk++) {
+			b->stage = &st->stage[b->chunk * st->pp + pp];
+			on_stage(b, h);
+		}
+	}
+	for (int k = 0; k <= depths; k++)
+		buf_free(b, &h[k]);
+}
+
+/* What lies where in FAMILY_HOST, and for all lists. */
+static void set_families(struct build *b)
+{
+	struct prog_gen *g = b->gen->out;
+	struct prog *p = b->out;
+	const struct config *c = b->in->config;
+	int64_t slots = b->B, rows = slots * g->rows, scratch;
+	int64_t V = place_padded_vocab(&c->place, c->shape.vocab_size);
+
+	host_room(p, sizeof(struct kern_scalars));
+	g->pos = (struct ref){host_room(p, 4 * slots), FAMILY_HOST};
+	g->pick = (struct ref){host_room(p, 4 * rows), FAMILY_HOST};
+	g->ids = (struct ref){host_room(p, 4 * (1 + g->depths) * slots * b->T),
+			      FAMILY_HOST};
+	p->ids = g->ids;
+	g->vocab_rows = V / b->tp;
+	g->logits = NO_REF;
+	if (g->scores)
+		g->logits = (struct ref){
+			host_room(p, rows * V * (int64_t)p->elem), FAMILY_HOST};
+	rope_room(b, b->gen->room);
+	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
+				    (int64_t)kern_attn_at_scratch(
+					    b->attn[0], b->gen->room, p->sum));
+	scratch = prog_comm_scratch(c, b->in->grid->world, b->N * b->C);
+	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Which passes there are, and what a rank has of them. */
+static void set_passes(struct prog_gen *g, const struct prog_input *in)
+{
+	const struct stages *st = in->stages;
+	int64_t next, prompt = g->size.prompt;
+
+	g->depths = g->size.drafts ? (int)in->config->shape.mtp_num_layers : 0;
+	g->rows = 1 + g->depths;
+	next = g->depths ? 2 * g->depths : 1;
+	g->pass[PASS_NEXT].T = next;
+	g->pass[PASS_PROMPT].T =
+		larger(next, prompt < GEN_PROMPT_MAX ? prompt : GEN_PROMPT_MAX);
+	g->scores = in->slice->at.pp == st->stage[st->count - 1].pp;
+}
+
+int prog_gen_build(struct prog_gen *out, struct prog *p,
+		   const struct prog_input *in, const struct gen_size *size,
+		   struct arena *a, struct err *e)
+{
+	struct gen_build g = {.out = out, .room = size->room};
+	struct build b = {.out = p, .in = in, .a = a, .gen = &g};
+
+	if (prog_gen_check(in->config, size, e))
+		return -1;
+	memset(out, 0, sizeof(*out));
+	out->size = *size;
+	set_passes(out, in);
+	prog_state(p, in->slice, &in->config->spec);
+	p->bytes[FAMILY_GRAD] = p->bytes[FAMILY_OPTIM] = 0;
+	p->depths = (int)in->config->shape.mtp_num_layers;
+	g.depths = out->depths;
+	b.B = size->slots;
+	b.T = out->pass[PASS_PROMPT].T;
+	set_dims(&b);
+	set_families(&b);
+	cache_rooms(&b);
+	for (int i = 0; i < PASSES; i++)
+		build_pass(&b, &out->pass[i]);
+	if (b.too_large)
+		return err_set(e, CODE_CONFIG,
+			       "the cache needs more than 2^56 bytes: lower "
+			       "micro_batch_size");
+	p->bytes[FAMILY_ACT] = b.pool[0].peak;
+	p->bytes[FAMILY_COMM] = b.pool[1].peak;
+	for (int i = 0; i < PASSES; i++)
+		for (int k = 0; k <= out->depths; k++)
+			room_for(&b, &out->pass[i].list[k]);
+	return 0;
+}
