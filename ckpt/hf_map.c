@@ -119,6 +119,7 @@ static const struct hf_names families[] = {
 	{"qwen3",       "Qwen3ForCausalLM",      "model.",       llama_tables,    angles},
 	{"mixtral",     "MixtralForCausalLM",    "model.",       mixtral_tables,  angles},
 	{"qwen3_moe",   "Qwen3MoeForCausalLM",   "model.",       qwen_moe_tables, angles},
+	{"deepseek_v2", "DeepseekV2ForCausalLM", "model.",       deepseek_tables, angles},
 	{"deepseek_v3", "DeepseekV3ForCausalLM", "model.",       deepseek_tables, angles},
 };
 /* clang-format on */

@@ -7,7 +7,7 @@
 
 hf=test/data/hf
 list=${TRISECT_BUILD:-build/cpu}/test/x-hf
-families=(gpt2 llama2 llama3 mistral qwen2 qwen3 mixtral qwen3_moe deepseek_v3 deepseek_v3_whole)
+families=(gpt2 llama2 llama3 mistral qwen2 qwen3 mixtral qwen3_moe deepseek_v2 deepseek_v3 deepseek_v3_whole)
 
 same_tensors() { # same_tensors DIR DIR
 	"$list" "$1" >"$T/.a" && "$list" "$2" >"$T/.b" && diff "$T/.a" "$T/.b"
@@ -113,7 +113,7 @@ near() { # near LOSS NAME
 ckpt-merge config "$T/gpt2" | sed 's/\bseq_length = .*/seq_length = 32;/' >"$T/short.cfg"
 ok "gpt2: import for another length" ckpt-merge import-hf "$hf/gpt2" "$T/short" --config "$T/short.cfg"
 ok "gpt2: transformers' loss" near "$(train gpt2 "$T/short")" gpt2
-for f in llama2 llama3 mistral mixed qwen2 qwen3 mixtral qwen3_moe deepseek_v3 deepseek_v3_whole; do
+for f in llama2 llama3 mistral mixed qwen2 qwen3 mixtral qwen3_moe deepseek_v2 deepseek_v3 deepseek_v3_whole; do
 	ok "$f: transformers' loss" near "$(train "$f" "$T/$f")" "$f"
 done
 ok "llama2: from TP2 x PP2, in fp64" \
@@ -187,8 +187,11 @@ edit way mistral $model.index.json 's#model-00001#../model-00001#'
 bad "an index that points elsewhere" 4 "the name of a file in the same folder" "$T/way"
 edit json llama2 config.json 's/"vocab_size"/vocab_size/'
 bad "config.json is no JSON" 2 'not JSON' "$T/json"
-mkdir "$T/deepseek" && cp "$hf/deepseek-v2-lite.json" "$T/deepseek/config.json"
-bad "deepseek_v2" 4 "model_type 'deepseek_v2' are not known here, those of gpt2, llama" "$T/deepseek"
+mkdir "$T/blocks" && cp "$hf/nemotron-nas.json" "$T/blocks/config.json"
+bad "nemotron-nas" 4 "model_type 'nemotron-nas' are not known here, those of gpt2, llama" "$T/blocks"
+edit groups deepseek_v2 config.json \
+	's/"n_group": 1/"n_group": 4/; s/"topk_group": 1/"topk_group": 2/; s/"greedy"/"group_limited_greedy"/'
+bad "groups by their best expert" 3 'topk_group.* has no setting' "$T/groups"
 edit depths deepseek_v3 config.json 's/"num_nextn_predict_layers": 0/"num_nextn_predict_layers": 1/'
 bad "layers that transformers leaves out" 4 'no tensor of a layer 2, but .* num_nextn_predict_layers 1; 0 there' "$T/depths"
 edit copy deepseek_v3_mtp $model 's/layers.2.embed_tokens.weight/layers.2.embed_tokenz.weight/'

@@ -71,13 +71,18 @@ static void check_whole(const char *type, struct shape *s, struct arena *a)
 
 static void test_whole(void **state)
 {
-	static const char *const models[] = {
-		"gpt2",		  "llama2",
-		"llama3",	  "mistral",
-		"qwen2",	  "qwen3",
-		"mixtral",	  "qwen3_moe",
-		"deepseek_v3",	  "deepseek_v3_whole",
-		"deepseek_v3_mtp"};
+	static const char *const models[] = {"gpt2",
+					     "llama2",
+					     "llama3",
+					     "mistral",
+					     "qwen2",
+					     "qwen3",
+					     "mixtral",
+					     "qwen3_moe",
+					     "deepseek_v2",
+					     "deepseek_v3",
+					     "deepseek_v3_whole",
+					     "deepseek_v3_mtp"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
@@ -132,6 +137,7 @@ static void test_configs(void **state)
 		{"qwen3-8b", "qwen3"},
 		{"qwen3_moe/config", "qwen3_moe"},
 		{"qwen3-30b-a3b", "qwen3_moe"},
+		{"deepseek-v2-lite", "deepseek_v2"},
 		{"deepseek-v3", "deepseek_v3"},
 		{"deepseek_v3_whole/config", "deepseek_v3"},
 	};

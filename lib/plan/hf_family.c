@@ -401,12 +401,12 @@ static void put_expert_groups(struct hf *h)
 		return;
 	hf_put(h, "n_group", "moe_router_num_groups");
 	hf_put(h, "topk_group", "moe_router_group_topk");
-	if (!strcmp(h->type, "deepseek_v3") &&
-	    hf_int(h, "num_experts_per_tok", 8) / hf_int(h, "topk_group", 1) !=
-		    2)
+	/* V2's groups are known by one expert, V3's by two */
+	if (hf_int(h, "num_experts_per_tok", 8) / hf_int(h, "topk_group", 1) !=
+	    (strcmp(h->type, "deepseek_v3") ? 1 : 2))
 		hf_cannot(h, "topk_group",
-			  "groups that are known by their two best experts, "
-			  "not by num_experts_per_tok / topk_group,");
+			  "groups that are not known by their best "
+			  "num_experts_per_tok / topk_group experts");
 }
 
 /* softmax before the choice, or a sigmoid that is normalised after it. */
@@ -464,6 +464,7 @@ void hf_deepseek(struct hf *h)
 	put_activation(h, "hidden_act", "silu");
 	put_rope(h, "10000", true);
 	only(h, "attention_bias", false);
+	only(h, "mlp_bias", false);
 	only(h, "rope_interleave", true);
 	check_epsilon(h);
 	put_expert_groups(h);

@@ -150,7 +150,7 @@ static void put_plain_layers(json_t *o, const struct shape *s)
 }
 
 /* The first layers that have no experts, and how many are chosen from. */
-static void put_deepseek(json_t *o, const struct shape *s)
+static void put_deepseek(json_t *o, const struct shape *s, bool third)
 {
 	bool groups = IS_SET(s->moe_router_group_topk);
 	int64_t plain = 0, shared = s->moe_shared_expert_intermediate_size;
@@ -164,16 +164,20 @@ static void put_deepseek(json_t *o, const struct shape *s)
 	put_int(o, "moe_layer_freq", 1);
 	put_int(o, "n_group", groups ? s->moe_router_num_groups : 1);
 	put_int(o, "topk_group", groups ? s->moe_router_group_topk : 1);
-	put_text(o, "topk_method", "noaux_tc");
-	put_text(o, "scoring_func", "sigmoid");
-	put_true(o, "norm_topk_prob", true);
+	put_text(o, "topk_method",
+		 third	  ? "noaux_tc"
+		 : groups ? "group_limited_greedy"
+			  : "greedy");
+	put_text(o, "scoring_func", third ? "sigmoid" : "softmax");
+	put_true(o, "norm_topk_prob", third);
 	put_real(o, "routed_scaling_factor",
 		 isnan(s->moe_router_topk_scaling_factor)
 			 ? 1
 			 : s->moe_router_topk_scaling_factor);
 	put_int(o, "n_shared_experts",
 		IS_SET(shared) ? shared / s->moe_ffn_hidden_size : 0);
-	put_int(o, "num_nextn_predict_layers", s->mtp_num_layers);
+	if (third)
+		put_int(o, "num_nextn_predict_layers", s->mtp_num_layers);
 }
 
 /* What hf_family's functions read beside their tables. */
@@ -196,8 +200,8 @@ static void put_more(json_t *o, const char *type, const struct shape *s)
 		put_true(o, "attention_bias", true);
 		put_true(o, "mlp_bias", true);
 	}
-	if (!strcmp(type, "deepseek_v3"))
-		put_deepseek(o, s);
+	if (!strncmp(type, "deepseek", 8))
+		put_deepseek(o, s, !strcmp(type, "deepseek_v3"));
 	if (!strcmp(type, "qwen3_moe")) {
 		put_true(o, "norm_topk_prob", !s->moe_router_pre_softmax);
 		put_plain_layers(o, s);
