@@ -105,7 +105,7 @@ static void attend(const struct cache *c, const struct rows *r, REAL *s,
 {
 	int64_t lo = first_key(c, r->first), D = c->D, Dv = c->Dv;
 	int64_t width = r->first + (r->M - 1) * r->step + 1 - lo;
-	REAL inverse[QUERIES];
+	REAL inverse[QUERIES] = {0};
 
 	mul_nt(s, lds, r->q, r->ldq, c->k + lo * D, D, r->M, width, D,
 	       c->scale);

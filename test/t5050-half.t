@@ -75,6 +75,17 @@ ok "resharding keeps them" ckpt-merge reshard "$T/whole" "$T/wide" --set $tp=2
 is "as they were" "$(ckpt-merge ls --json "$T/wide" | jq -c '[.loss_scale, .skipped_steps]')" \
 	"$(ckpt-merge ls --json "$T/whole" | jq -c '[.loss_scale, .skipped_steps]')"
 
+echo "7 11 3" >"$T/prompt"
+text() { # text DIR TYPE: what its model of 5 steps says
+	train-worker $layouts/llama.cfg --generate --set "run.dir=\"$1\"" --set "spec.params_dtype=$2" \
+		--prompt-ids "$T/prompt" --max-new-tokens 8 2>"$T/text.log" | jq -c .ids
+}
+for type in bf16 fp16; do
+	said=$(text "$T/$type-llama" $type)
+	is "a text goes on in $type as in fp32" "$said" "$(text "$T/$type-llama" fp32)"
+	is "by 8 tokens" "$(jq length <<<"$said")" 8
+done
+
 worker "$T/never" llama 1 $fp16 run.loss_scale=1e30 run.train_iters=100
 is "a scale that no step survives ends the job" $? 8
 is "after 64 of them" "$(wc -l <"$T/never/metrics.jsonl")" 63

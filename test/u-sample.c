@@ -46,7 +46,7 @@ static int rank_of(const double *x, int i)
 	int n = 0;
 
 	for (int j = 0; j < V; j++)
-		n += x[j] > x[i] || (x[j] == x[i] && j < i);
+		n += x[j] > x[i] || (j < i && x[j] == x[i]);
 	return n;
 }
 

@@ -128,7 +128,8 @@ int init_weights(struct exec *x, const struct slice *s, const float *all,
 						: fp16_round(all[i]);
 	if (exec_unmap(x, FAMILY_PARAM, map, true, e))
 		return -1;
-	return put_masters(x, s, all, e);
+	/* a generation has no optimizer */
+	return x->prog->bytes[FAMILY_OPTIM] ? put_masters(x, s, all, e) : 0;
 }
 
 int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
