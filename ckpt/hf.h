@@ -31,6 +31,12 @@ int hf_config_read(const char *file, struct config *c,
 		   struct report *r, struct err *e);
 
 /*
+ * Rows and columns of FILE's quantization_config.weight_block_size; 128 of
+ * both if it does not say.
+ */
+void hf_config_block(const char *file, int64_t block[2], struct arena *a);
+
+/*
  * How the model OURS differs from THEIRS, "" if it does not.  How long
  * sequences are and which channels rotate together may differ: weights are
  * put in order for that.

@@ -108,6 +108,20 @@ int hf_config_read(const char *file, struct config *c,
 	return 0;
 }
 
+void hf_config_block(const char *file, int64_t block[2], struct arena *a)
+{
+	json_t *root = load(file, a);
+	json_t *q = json_object_get(root, "quantization_config");
+	json_t *list = json_object_get(q, "weight_block_size");
+
+	for (size_t i = 0; i < 2; i++) {
+		int64_t n = json_integer_value(json_array_get(list, i));
+
+		block[i] = n > 0 ? n : 128;
+	}
+	json_decref(root);
+}
+
 const char *hf_config_difference(const struct shape *theirs,
 				 const struct shape *ours, struct arena *a)
 {
@@ -116,6 +130,10 @@ const char *hf_config_difference(const struct shape *theirs,
 	*same = *ours;
 	same->seq_length = theirs->seq_length;
 	same->rotary_interleaved = theirs->rotary_interleaved;
+	if (ours->multi_latent_attention) { /* has heads of its own */
+		same->num_query_groups = theirs->num_query_groups;
+		same->kv_channels = theirs->kv_channels;
+	}
 	if (ours->position_embedding_type != POS_LEARNED)
 		same->max_position_embeddings = theirs->max_position_embeddings;
 	return head_difference(theirs, same, a);

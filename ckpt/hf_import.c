@@ -6,10 +6,17 @@
 
 #include "ckpt/commit.h"
 #include "ckpt/hf.h"
+#include "ckpt/hf_fp8.h"
 #include "ckpt/io.h"
 #include "ckpt/number.h"
 #include "ckpt/pack.h"
 #include "ckpt/safetensors.h"
+
+/* The scales of tensor TENSOR of 8 bits. */
+struct scales {
+	int tensor;
+	float *list;
+};
 
 /* Rows FIRST .. END of a weight that its tensor has turned. */
 struct stripe {
@@ -26,8 +33,11 @@ struct importer {
 	struct weights weights;
 	struct hf_map map;
 	struct safe safe;
-	const struct safe_tensor **from; /* of each tensor of the map */
-	enum ckpt_dtype *type;		 /* of each, as stored */
+	const struct safe_tensor **from;  /* of each tensor of the map */
+	enum ckpt_dtype *type;		  /* of each, as stored; bf16 for fp8 */
+	const struct safe_tensor **scale; /* of each; NULL: not fp8 */
+	int64_t block[2];		  /* that has one */
+	struct scales scales;
 	enum ckpt_dtype widest;
 	struct ckpt_item *items; /* one for each weight */
 	char *out, *raw;
@@ -48,6 +58,7 @@ static int read_configs(struct importer *im, const char *config,
 	im->config = arena_alloc(im->a, 1, sizeof(*im->config));
 	if (hf_config_read(file, im->config, &im->names, im->a, r, e))
 		return -1;
+	hf_config_block(file, im->block, im->a);
 	if (!config)
 		return 0;
 	if (config_load(config, NULL, 0, im->a, ours, r, e))
@@ -79,6 +90,85 @@ static const struct safe_tensor *find(const struct importer *im,
 	return safe_find(&im->safe, name + prefix);
 }
 
+/* Whether the bytes of both are the same. */
+static int compare(struct importer *im, const struct safe_tensor *x,
+		   const struct safe_tensor *y, bool *same, struct err *e)
+{
+	*same = x->bytes == y->bytes && !strcmp(x->dtype, y->dtype);
+	for (int64_t at = 0; *same && at < x->bytes; at += PACK_BYTES) {
+		int64_t left = x->bytes - at;
+		size_t n = left < PACK_BYTES ? (size_t)left : PACK_BYTES;
+
+		if (safe_read(&im->safe, x, at, n, im->out, e) ||
+		    safe_read(&im->safe, y, at, n, im->raw, e))
+			return -1;
+		*same = !memcmp(im->out, im->raw, n);
+	}
+	return 0;
+}
+
+/* What is there twice has one place here. */
+static int check_copy(struct importer *im, const struct safe_tensor *one,
+		      const struct safe_tensor *copy, struct err *e)
+{
+	bool same;
+
+	if (compare(im, one, copy, &same, e))
+		return -1;
+	if (same)
+		return 0;
+	return err_set(e, CODE_CKPT,
+		       "%s: tensor '%s' is not the same as '%s', but the model "
+		       "has them once",
+		       im->dir, copy->name, one->name);
+}
+
+/* A head that is tied may be there, too, if it is the embedding. */
+static int check_tied(struct importer *im, const struct safe_tensor *head,
+		      struct err *e)
+{
+	bool same;
+
+	if (compare(im, im->from[0], head, &same, e))
+		return -1;
+	if (same)
+		return 0;
+	return err_set(e, CODE_CKPT,
+		       "%s: tensor '%s' is not the embedding, but config.json "
+		       "ties them; tie_word_embeddings = false keeps both",
+		       im->dir, head->name);
+}
+
+/* The scales of fp8 tensor I. */
+static int bind_scale(struct importer *im, int i, struct err *e)
+{
+	const struct safe_tensor *from = im->from[i], *scale;
+	const char *name = arena_printf(im->a, "%s" HF_FP8_SCALE, from->name);
+	int64_t dim[2];
+	enum ckpt_dtype type;
+
+	scale = find(im, name);
+	if (!scale)
+		return err_set(e, CODE_CKPT,
+			       "%s: no tensor '%s', the scales of '%s'",
+			       im->dir, name, from->name);
+	for (int k = 0; k < 2; k++)
+		dim[k] = hf_fp8_blocks(from->dim[k], im->block[k]);
+	if (scale->ndim != 2 || scale->dim[0] != dim[0] ||
+	    scale->dim[1] != dim[1] || !hf_dtype(scale->dtype, &type) ||
+	    !number_widens(type, CKPT_F32))
+		return err_set(e, CODE_CKPT,
+			       "%s: tensor '%s' is %s of %s; blocks of %" PRId64
+			       " x %" PRId64 " make it %s of F32 or BF16",
+			       im->dir, name,
+			       safe_shape(scale->dim, scale->ndim, im->a),
+			       scale->dtype, im->block[0], im->block[1],
+			       safe_shape(dim, 2, im->a));
+	im->scale[i] = scale;
+	im->type[i] = CKPT_BF16;
+	return 0;
+}
+
 static int bind_one(struct importer *im, int i, struct err *e)
 {
 	const struct hf_tensor *t = &im->map.tensor[i];
@@ -95,39 +185,20 @@ static int bind_one(struct importer *im, int i, struct err *e)
 			       im->dir, from->name,
 			       safe_shape(from->dim, from->ndim, im->a),
 			       safe_shape(t->dim, t->ndim, im->a));
-	if (!hf_dtype(from->dtype, &im->type[i]))
+	im->from[i] = from;
+	if (!strcmp(from->dtype, HF_FP8) && t->ndim == 2 && !t->turned) {
+		if (bind_scale(im, i, e))
+			return -1;
+	} else if (!hf_dtype(from->dtype, &im->type[i]))
 		return err_set(e, CODE_CKPT,
 			       "%s: tensor '%s' is of type %s; F64, F32, F16 "
-			       "and BF16 can be kept",
+			       "and BF16 can be kept, " HF_FP8
+			       " of matrices be scaled",
 			       im->dir, from->name, from->dtype);
-	im->from[i] = from;
+	if (t->copy_of >= 0)
+		return check_copy(im, im->from[t->copy_of], from, e);
 	im->widest = i ? number_widest(im->widest, im->type[i]) : im->type[i];
 	return 0;
-}
-
-/* A head that is tied may be there, too, if it is the embedding. */
-static int check_tied(struct importer *im, const struct safe_tensor *head,
-		      struct err *e)
-{
-	const struct safe_tensor *tok = im->from[0];
-	bool same =
-		tok->bytes == head->bytes && !strcmp(tok->dtype, head->dtype);
-
-	for (int64_t at = 0; same && at < tok->bytes; at += PACK_BYTES) {
-		int64_t left = tok->bytes - at;
-		size_t n = left < PACK_BYTES ? (size_t)left : PACK_BYTES;
-
-		if (safe_read(&im->safe, tok, at, n, im->out, e) ||
-		    safe_read(&im->safe, head, at, n, im->raw, e))
-			return -1;
-		same = !memcmp(im->out, im->raw, n);
-	}
-	if (same)
-		return 0;
-	return err_set(e, CODE_CKPT,
-		       "%s: tensor '%s' is not the embedding, but config.json "
-		       "ties them; tie_word_embeddings = false keeps both",
-		       im->dir, head->name);
 }
 
 static int check_rest(struct importer *im, const bool *used, struct err *e)
@@ -150,6 +221,41 @@ static int check_rest(struct importer *im, const bool *used, struct err *e)
 	return 0;
 }
 
+/* transformers saves no layers of multi-token prediction, but counts them. */
+static int check_depths(struct importer *im, struct err *e)
+{
+	const struct shape *s = &im->config->shape;
+	const char *layer =
+		arena_printf(im->a, "layers.%" PRId64 ".", s->num_layers);
+
+	if (!s->mtp_num_layers)
+		return 0;
+	for (size_t i = 0; i < im->safe.count; i++)
+		if (strstr(im->safe.list[i].name, layer))
+			return 0;
+	return err_set(e, CODE_CKPT,
+		       "%s: no tensor of a layer %" PRId64
+		       ", but config.json has num_nextn_predict_layers %" PRId64
+		       "; 0 there is the model without them",
+		       im->dir, s->num_layers, s->mtp_num_layers);
+}
+
+/* Room for the scales of any tensor, as they are stored behind the floats. */
+static void make_scales(struct importer *im)
+{
+	int64_t most = 0;
+
+	for (int i = 0; i < im->map.tensors; i++) {
+		const struct safe_tensor *s = im->scale[i];
+
+		if (s && s->dim[0] * s->dim[1] > most)
+			most = s->dim[0] * s->dim[1];
+	}
+	im->scales.tensor = -1;
+	im->scales.list = arena_alloc(im->a, 2 * (size_t)most + 1,
+				      sizeof(*im->scales.list));
+}
+
 /* Every place has its tensor, every tensor its place. */
 static int bind(struct importer *im, struct err *e)
 {
@@ -157,19 +263,24 @@ static int bind(struct importer *im, struct err *e)
 	bool *used = arena_alloc(im->a, im->safe.count + 1, sizeof(*used));
 	int64_t row = PACK_BYTES;
 
+	for (int i = 0; i < m->tensors; i++)
+		if (m->tensor[i].turned && m->tensor[i].outs * 8 > row)
+			row = m->tensor[i].outs * 8;
+	im->out = arena_alloc(im->a, PACK_BYTES, 1);
+	im->raw = arena_alloc(im->a, (size_t)row, 1);
+	if (check_depths(im, e))
+		return -1;
 	im->from = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->from));
 	im->type = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->type));
+	im->scale = arena_alloc(im->a, (size_t)m->tensors, sizeof(*im->scale));
 	for (int i = 0; i < m->tensors; i++) {
-		int64_t outs = m->tensor[i].outs;
-
 		if (bind_one(im, i, e))
 			return -1;
 		used[im->from[i] - im->safe.list] = true;
-		if (m->tensor[i].turned && outs * 8 > row)
-			row = outs * 8;
+		if (im->scale[i])
+			used[im->scale[i] - im->safe.list] = true;
 	}
-	im->out = arena_alloc(im->a, PACK_BYTES, 1);
-	im->raw = arena_alloc(im->a, (size_t)row, 1);
+	make_scales(im);
 	return check_rest(im, used, e);
 }
 
@@ -192,6 +303,38 @@ static void make_items(struct importer *im)
 	im->total = pack_bytes(im->items, n);
 }
 
+static int load_scales(struct importer *im, int i, struct err *e)
+{
+	const struct safe_tensor *s = im->scale[i];
+	int64_t n = s->dim[0] * s->dim[1];
+	float *raw = im->scales.list + n;
+	enum ckpt_dtype type;
+
+	if (im->scales.tensor == i)
+		return 0;
+	if (!hf_dtype(s->dtype, &type) ||
+	    safe_read(&im->safe, s, 0, (size_t)s->bytes, raw, e))
+		return -1;
+	number_convert(im->scales.list, CKPT_F32, raw, type, n);
+	im->scales.tensor = i;
+	return 0;
+}
+
+/* The same of one of 8 bits. */
+static int read_scaled(struct importer *im, int i, int64_t first, int64_t n,
+		       char *to, struct err *e)
+{
+	const struct hf_fp8 m = {.cols = im->from[i]->dim[1],
+				 .block = {im->block[0], im->block[1]},
+				 .scale = im->scales.list};
+
+	if (load_scales(im, i, e) ||
+	    safe_read(&im->safe, im->from[i], first, (size_t)n, im->raw, e))
+		return -1;
+	hf_fp8_convert(to, im->widest, (const uint8_t *)im->raw, first, n, &m);
+	return 0;
+}
+
 /* N elements of tensor I from FIRST on, as what is saved. */
 static int read_run(struct importer *im, int i, int64_t first, int64_t n,
 		    char *to, struct err *e)
@@ -199,6 +342,8 @@ static int read_run(struct importer *im, int i, int64_t first, int64_t n,
 	int64_t size = (int64_t)ckpt_dtype_size(im->type[i]);
 	bool direct = im->type[i] == im->widest;
 
+	if (im->scale[i])
+		return read_scaled(im, i, first, n, to, e);
 	if (safe_read(&im->safe, im->from[i], first * size, (size_t)(n * size),
 		      direct ? to : im->raw, e))
 		return -1;

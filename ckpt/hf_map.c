@@ -26,20 +26,12 @@ static const struct hf_name gpt2[] = {
 	{"layers/%/mlp/fc2/b",     "transformer.h.%.mlp.c_proj.bias",        0},
 	{NULL, NULL, 0}};
 
-/* Llama, and what others have beside it: biases, norms of q and k. */
-static const struct hf_name llama[] = {
+/* What Llama and those after it have in common. */
+static const struct hf_name common[] = {
 	{"embed/tok",              "model.embed_tokens.weight",                       0},
 	{"final_norm/w",           "model.norm.weight",                               0},
 	{"head/out",               "lm_head.weight",                                  0},
 	{"layers/%/attn_norm/w",   "model.layers.%.input_layernorm.weight",           0},
-	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.q_proj.weight",          HF_Q},
-	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.k_proj.weight",          HF_K},
-	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.v_proj.weight",          HF_V},
-	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.q_proj.bias",            HF_Q},
-	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.k_proj.bias",            HF_K},
-	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.v_proj.bias",            HF_V},
-	{"layers/%/attn/q_norm/w", "model.layers.%.self_attn.q_norm.weight",          HF_HEAD},
-	{"layers/%/attn/k_norm/w", "model.layers.%.self_attn.k_norm.weight",          HF_HEAD},
 	{"layers/%/attn/proj/w",   "model.layers.%.self_attn.o_proj.weight",          0},
 	{"layers/%/attn/proj/b",   "model.layers.%.self_attn.o_proj.bias",            0},
 	{"layers/%/mlp_norm/w",    "model.layers.%.post_attention_layernorm.weight",  0},
@@ -51,6 +43,47 @@ static const struct hf_name llama[] = {
 	{"layers/%/mlp/fc2/b",     "model.layers.%.mlp.down_proj.bias",               0},
 	{NULL, NULL, 0}};
 
+/* Grouped heads, and what some have beside them: biases, norms of q and k. */
+static const struct hf_name grouped[] = {
+	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.q_proj.weight",          HF_Q},
+	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.k_proj.weight",          HF_K},
+	{"layers/%/attn/qkv/w",    "model.layers.%.self_attn.v_proj.weight",          HF_V},
+	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.q_proj.bias",            HF_Q},
+	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.k_proj.bias",            HF_K},
+	{"layers/%/attn/qkv/b",    "model.layers.%.self_attn.v_proj.bias",            HF_V},
+	{"layers/%/attn/q_norm/w", "model.layers.%.self_attn.q_norm.weight",          HF_HEAD},
+	{"layers/%/attn/k_norm/w", "model.layers.%.self_attn.k_norm.weight",          HF_HEAD},
+	{NULL, NULL, 0}};
+
+/* Both turn pairs of channels that lie together. */
+static const struct hf_name latent[] = {
+	{"layers/%/attn/q/w",       "model.layers.%.self_attn.q_proj.weight",             0},
+	{"layers/%/attn/q_down/w",  "model.layers.%.self_attn.q_a_proj.weight",           0},
+	{"layers/%/attn/q_norm/w",  "model.layers.%.self_attn.q_a_layernorm.weight",      0},
+	{"layers/%/attn/q_up/w",    "model.layers.%.self_attn.q_b_proj.weight",           0},
+	{"layers/%/attn/kv_down/w", "model.layers.%.self_attn.kv_a_proj_with_mqa.weight", 0},
+	{"layers/%/attn/kv_norm/w", "model.layers.%.self_attn.kv_a_layernorm.weight",     0},
+	{"layers/%/attn/kv_up/w",   "model.layers.%.self_attn.kv_b_proj.weight",          0},
+	{NULL, NULL, 0}};
+
+/*
+ * Beside the experts: the shared one, and the layers of multi-token prediction
+ * behind the others.  Both join the normalised embedding and state in this
+ * order.
+ */
+static const struct hf_name deepseek[] = {
+	{"layers/%/moe/router/expert_bias", "model.layers.%.mlp.gate.e_score_correction_bias",      0},
+	{"layers/%/moe/shared/gate/w",      "model.layers.%.mlp.shared_experts.gate_proj.weight",   0},
+	{"layers/%/moe/shared/up/w",        "model.layers.%.mlp.shared_experts.up_proj.weight",     0},
+	{"layers/%/moe/shared/fc2/w",       "model.layers.%.mlp.shared_experts.down_proj.weight",   0},
+	{"layers/%/enorm/w",                "model.layers.%.enorm.weight",                          0},
+	{"layers/%/hnorm/w",                "model.layers.%.hnorm.weight",                          0},
+	{"layers/%/eh_proj/w",              "model.layers.%.eh_proj.weight",                        0},
+	{"layers/%/final_norm/w",           "model.layers.%.shared_head.norm.weight",               0},
+	{"embed/tok",                       "model.layers.%.embed_tokens.weight",                   HF_DEPTHS},
+	{"head/out",                        "model.layers.%.shared_head.head.weight",               HF_DEPTHS},
+	{NULL, NULL, 0}};
+
 static const struct hf_name mixtral[] = {
 	{"layers/%/moe/router/w",  "model.layers.%.block_sparse_moe.gate.weight",         0},
 	{"layers/%/moe/gate/w",    "model.layers.%.block_sparse_moe.experts.%.w1.weight", 0},
@@ -58,7 +91,7 @@ static const struct hf_name mixtral[] = {
 	{"layers/%/moe/fc2/w",     "model.layers.%.block_sparse_moe.experts.%.w2.weight", 0},
 	{NULL, NULL, 0}};
 
-static const struct hf_name qwen_moe[] = {
+static const struct hf_name each_expert[] = {
 	{"layers/%/moe/router/w",  "model.layers.%.mlp.gate.weight",                0},
 	{"layers/%/moe/gate/w",    "model.layers.%.mlp.experts.%.gate_proj.weight", 0},
 	{"layers/%/moe/up/w",      "model.layers.%.mlp.experts.%.up_proj.weight",   0},
@@ -66,9 +99,10 @@ static const struct hf_name qwen_moe[] = {
 	{NULL, NULL, 0}};
 
 static const struct hf_name *const gpt2_tables[] = {gpt2, NULL};
-static const struct hf_name *const llama_tables[] = {llama, NULL};
-static const struct hf_name *const mixtral_tables[] = {llama, mixtral, NULL};
-static const struct hf_name *const qwen_moe_tables[] = {llama, qwen_moe, NULL};
+static const struct hf_name *const llama_tables[] = {common, grouped, NULL};
+static const struct hf_name *const mixtral_tables[] = {common, grouped, mixtral, NULL};
+static const struct hf_name *const qwen_moe_tables[] = {common, grouped, each_expert, NULL};
+static const struct hf_name *const deepseek_tables[] = {common, latent, each_expert, deepseek, NULL};
 
 /* Causal masks, and the angles of rope. */
 static const char *const masks[] = {
@@ -78,13 +112,15 @@ static const char *const angles[] = {
 	"model.rotary_emb.inv_freq", NULL};
 
 static const struct hf_names families[] = {
-	{"gpt2",      "GPT2LMHeadModel",     "transformer.", gpt2_tables,     masks},
-	{"llama",     "LlamaForCausalLM",    "model.",       llama_tables,    angles},
-	{"mistral",   "MistralForCausalLM",  "model.",       llama_tables,    angles},
-	{"qwen2",     "Qwen2ForCausalLM",    "model.",       llama_tables,    angles},
-	{"qwen3",     "Qwen3ForCausalLM",    "model.",       llama_tables,    angles},
-	{"mixtral",   "MixtralForCausalLM",  "model.",       mixtral_tables,  angles},
-	{"qwen3_moe", "Qwen3MoeForCausalLM", "model.",       qwen_moe_tables, angles},
+	{"gpt2",        "GPT2LMHeadModel",       "transformer.", gpt2_tables,     masks},
+	{"llama",       "LlamaForCausalLM",      "model.",       llama_tables,    angles},
+	{"mistral",     "MistralForCausalLM",    "model.",       llama_tables,    angles},
+	{"qwen2",       "Qwen2ForCausalLM",      "model.",       llama_tables,    angles},
+	{"qwen3",       "Qwen3ForCausalLM",      "model.",       llama_tables,    angles},
+	{"mixtral",     "MixtralForCausalLM",    "model.",       mixtral_tables,  angles},
+	{"qwen3_moe",   "Qwen3MoeForCausalLM",   "model.",       qwen_moe_tables, angles},
+	{"deepseek_v2", "DeepseekV2ForCausalLM", "model.",       deepseek_tables, angles},
+	{"deepseek_v3", "DeepseekV3ForCausalLM", "model.",       deepseek_tables, angles},
 };
 /* clang-format on */
 
@@ -227,15 +263,22 @@ static int64_t rows_of(const struct shape *s, const struct weight *w, int how,
 	       (how & HF_V ? s->num_query_groups * d : 0);
 }
 
+static struct hf_tensor *new_tensor(struct hf_map *m)
+{
+	m->tensor = arena_grow(m->arena, m->tensor, (size_t)m->tensors,
+			       &m->tensor_cap, sizeof(*m->tensor));
+	return &m->tensor[m->tensors++];
+}
+
 static void add_tensor(struct hf_map *m, const struct hf_name *name,
 		       const struct shape *s, const struct weight *w,
-		       int weight, int64_t layer, int64_t expert,
-		       int64_t experts)
+		       int weight, int64_t expert, int64_t experts)
 {
 	int64_t rows = rows_of(s, w, name->how, experts);
 	struct hf_tensor t = {
-		.name = fill(name->theirs, layer, expert, m->arena),
+		.name = fill(name->theirs, w->layer, expert, m->arena),
 		.weight = weight,
+		.copy_of = -1,
 		.dim = {rows, w->dim[1]},
 		.ndim = w->ndim,
 		.turned = name->how & HF_TURNED,
@@ -255,25 +298,56 @@ static void add_tensor(struct hf_map *m, const struct hf_name *name,
 	else
 		add_piece(m, expert * rows, 1, 0, rows);
 	t.end = m->pieces;
-	m->tensor = arena_grow(m->arena, m->tensor, (size_t)m->tensors,
-			       &m->tensor_cap, sizeof(*m->tensor));
-	m->tensor[m->tensors++] = t;
+	*new_tensor(m) = t;
+}
+
+/* Each depth has the tensor that was added last once more. */
+static void add_copies(struct hf_map *m, const struct hf_name *name,
+		       const struct shape *s)
+{
+	int of = m->tensors - 1;
+
+	for (int64_t i = 0; i < s->mtp_num_layers; i++) {
+		struct hf_tensor t = m->tensor[of];
+
+		t.name = fill(name->theirs, s->num_layers + i, 0, m->arena);
+		t.copy_of = of;
+		*new_tensor(m) = t;
+	}
+}
+
+/* The weight's name as if layers of all kinds were counted on. */
+static const char *plain_name(const struct shape *s, const struct weight *w,
+			      struct arena *a)
+{
+	const char *tail;
+
+	if (w->layer < s->num_layers || strncmp(w->name, "mtp/", 4) != 0)
+		return w->name;
+	tail = strchr(w->name + 4, '/') + 1;
+	if (!strncmp(tail, "layer/", 6))
+		tail += 6;
+	return arena_printf(a, "layers/%04" PRId64 "/%s", w->layer, tail);
 }
 
 static void add_weight(struct hf_map *m, const struct hf_names *names,
 		       const struct shape *s, const struct weight *w,
 		       int weight)
 {
-	int64_t layer;
+	const char *plain = plain_name(s, w, m->arena);
+	int64_t number;
 
 	for (const struct hf_name *const *t = names->tables; *t; t++)
 		for (const struct hf_name *name = *t; name->ours; name++) {
 			int64_t n = has_experts(name) ? w->experts : 1;
 
-			if (!matches(name->ours, w->name, &layer))
+			if (!matches(name->ours, plain, &number))
 				continue;
-			for (int64_t i = 0; i < n; i++)
-				add_tensor(m, name, s, w, weight, layer, i, n);
+			if (name->how & HF_DEPTHS)
+				add_copies(m, name, s);
+			for (int64_t i = 0; !(name->how & HF_DEPTHS) && i < n;
+			     i++)
+				add_tensor(m, name, s, w, weight, i, n);
 		}
 }
 

@@ -17,11 +17,13 @@ enum {
 	HF_QKV = HF_Q | HF_K | HF_V, /* the three one behind the other */
 	HF_HEAD = 8,		     /* one head, whose channels are rotated */
 	HF_TURNED = 16,		     /* (inputs, outputs): GPT-2's Conv1D */
+	HF_DEPTHS = 32, /* again in each layer of multi-token prediction */
 };
 
 /*
- * OURS and THEIRS have a % where the layer's number stands; a second one in
- * THEIRS is the expert's: each has a tensor of its own.
+ * OURS and THEIRS have a % where the layer's number stands, of multi-token
+ * prediction's too, which go on from the decoder's; a second one in THEIRS is
+ * the expert's: each has a tensor of its own.
  */
 struct hf_name {
 	const char *ours, *theirs;
@@ -59,11 +61,12 @@ struct hf_piece {
 struct hf_tensor {
 	const char *name;
 	int weight;
+	int copy_of; /* the tensor that it repeats, or -1 */
 	int64_t dim[2];
 	int ndim;
 	bool turned;
 	int64_t outs, ins;
-	int64_t first, end; /* its pieces */
+	int64_t first, end; /* its pieces; of a copy the other's */
 };
 
 struct hf_map {

@@ -86,6 +86,27 @@ static inline double ffn_width(const struct shape *s)
 	return width;
 }
 
+/* Latent attention's down projections, which each tp rank does by itself. */
+static inline double down_products(const struct shape *s)
+{
+	int64_t out = s->kv_lora_rank + s->qk_pos_emb_head_dim + s->q_lora_rank;
+
+	return s->multi_latent_attention ? (double)(s->hidden_size * out) : 0;
+}
+
+/* Products of a token on the way to queries, keys and values. */
+static inline double qkv_products(const struct shape *s)
+{
+	int64_t rank = s->q_lora_rank ? s->q_lora_rank : s->hidden_size;
+	int64_t q = s->qk_head_dim + s->qk_pos_emb_head_dim;
+	int64_t kv = s->qk_head_dim + s->v_head_dim;
+
+	if (!s->multi_latent_attention)
+		return (double)(s->hidden_size * shape_qkv_rows(s));
+	return down_products(s) + (double)(s->num_attention_heads *
+					   (rank * q + s->kv_lora_rank * kv));
+}
+
 /*
  * FLOPs of forward and backward on SAMPLES samples, by Megatron's formula
  * (num_floating_point_operations): products only, causal attention halved,
@@ -95,13 +116,15 @@ static inline double flops_model(const struct shape *s, int64_t padded_vocab,
 				 int64_t samples)
 {
 	double h = (double)s->hidden_size, t = (double)s->seq_length;
-	double q = (double)(s->num_attention_heads * s->kv_channels);
-	double qkv = (double)shape_qkv_rows(s);
+	double heads = (double)s->num_attention_heads;
+	double q = heads * (double)shape_head_width(s);
+	double v = heads * (double)shape_value_width(s);
 	double gate = s->gated_linear_unit ? 3 : 2;
 	double token = gate * h * ffn_width(s) +
-		       (double)s->num_layers * (h * qkv + q * h) +
+		       (double)s->num_layers * (qkv_products(s) + v * h) +
 		       h * (double)padded_vocab;
-	double sample = 6 * t * token + 6 * t * t * q * (double)s->num_layers;
+	double sample =
+		6 * t * token + 3 * t * t * (q + v) * (double)s->num_layers;
 
 	return sample * (double)samples;
 }

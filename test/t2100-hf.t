@@ -7,7 +7,7 @@
 
 hf=test/data/hf
 list=${TRISECT_BUILD:-build/cpu}/test/x-hf
-families=(gpt2 llama2 llama3 mistral qwen2 qwen3 mixtral qwen3_moe)
+families=(gpt2 llama2 llama3 mistral qwen2 qwen3 mixtral qwen3_moe deepseek_v2 deepseek_v3 deepseek_v3_whole)
 
 same_tensors() { # same_tensors DIR DIR
 	"$list" "$1" >"$T/.a" && "$list" "$2" >"$T/.b" && diff "$T/.a" "$T/.b"
@@ -52,6 +52,24 @@ is "mixtral: experts are one matrix" "$(dims "$T/mixtral" layers/0000/moe/fc2/w)
 is "qwen3_moe: a plain layer" "$(dims "$T/qwen3_moe" layers/0000/mlp/fc2/w)" "f32 32 x 80"
 is "qwen3_moe: its experts" "$(dims "$T/qwen3_moe" layers/0001/moe/gate/w)" "f32 96 x 32"
 
+is "deepseek_v3: the latent of k and v, and the shared positions" \
+	"$(dims "$T/deepseek_v3" layers/0000/attn/kv_down/w)" "f32 24 x 32"
+is "deepseek_v3: its experts' bias" "$(dims "$T/deepseek_v3" layers/0001/moe/router/expert_bias)" "f32 8 1 "
+is "deepseek_v3_whole: queries that are not compressed" \
+	"$(dims "$T/deepseek_v3_whole" layers/0000/attn/q/w)" "f32 48 x 32"
+
+## multi-token prediction, and matrices of 8 bits, which transformers does not have
+for f in deepseek_v3_mtp deepseek_v3_fp8; do
+	ok "$f: import" ckpt-merge import-hf "$hf/$f" "$T/$f"
+	ok "$f: sound" ckpt-merge verify "$T/$f"
+	ok "$f: export" ckpt-merge export-hf "$T/$f" "$T/$f.out"
+done
+ok "deepseek_v3_mtp: the same tensors" same_tensors "$hf/deepseek_v3_mtp" "$T/deepseek_v3_mtp.out"
+is "deepseek_v3_mtp: one depth" "$(jq .num_nextn_predict_layers "$T/deepseek_v3_mtp.out/config.json")" 1
+is "deepseek_v3_mtp: its projection" "$(dims "$T/deepseek_v3_mtp" mtp/00/eh_proj/w)" "f32 24 x 48"
+ok "deepseek_v3_fp8: what its blocks stand for" ckpt-merge diff "$T/deepseek_v3_fp8" "$T/deepseek_v3_mtp"
+ok "deepseek_v3_fp8: exported as that" same_tensors "$hf/deepseek_v3_mtp" "$T/deepseek_v3_fp8.out"
+
 ## mixed types
 run ckpt-merge import-hf "$hf/mixed" "$T/mixed"
 is "mixed: bf16 matrices and f32 vectors" $rc 0
@@ -95,11 +113,14 @@ near() { # near LOSS NAME
 ckpt-merge config "$T/gpt2" | sed 's/\bseq_length = .*/seq_length = 32;/' >"$T/short.cfg"
 ok "gpt2: import for another length" ckpt-merge import-hf "$hf/gpt2" "$T/short" --config "$T/short.cfg"
 ok "gpt2: transformers' loss" near "$(train gpt2 "$T/short")" gpt2
-for f in llama2 llama3 mistral mixed qwen2 qwen3 mixtral qwen3_moe; do
+for f in llama2 llama3 mistral mixed qwen2 qwen3 mixtral qwen3_moe deepseek_v2 deepseek_v3 deepseek_v3_whole; do
 	ok "$f: transformers' loss" near "$(train "$f" "$T/$f")" "$f"
 done
 ok "llama2: from TP2 x PP2, in fp64" \
 	near "$(train llama2-4 "$T/llama2.tp2pp2" 'spec.params_dtype="fp64"')" llama2
+
+ok "deepseek_v3: from TP2 x PP2, in fp64" \
+	near "$(train deepseek-4 "$T/deepseek_v3.tp2pp2" 'spec.params_dtype="fp64"')" deepseek_v3
 
 run train whole "$T/llama2" run.finetune=false
 like "without run.finetune: says what is missing" "$(<"$T/train-whole.log")" \
@@ -166,8 +187,24 @@ edit way mistral $model.index.json 's#model-00001#../model-00001#'
 bad "an index that points elsewhere" 4 "the name of a file in the same folder" "$T/way"
 edit json llama2 config.json 's/"vocab_size"/vocab_size/'
 bad "config.json is no JSON" 2 'not JSON' "$T/json"
-mkdir "$T/deepseek" && cp "$hf/deepseek-v3.json" "$T/deepseek/config.json"
-bad "deepseek_v3" 4 "model_type 'deepseek_v3' are not known here, those of gpt2, llama" "$T/deepseek"
+mkdir "$T/blocks" && cp "$hf/nemotron-nas.json" "$T/blocks/config.json"
+bad "nemotron-nas" 4 "model_type 'nemotron-nas' are not known here, those of gpt2, llama" "$T/blocks"
+edit groups deepseek_v2 config.json \
+	's/"n_group": 1/"n_group": 4/; s/"topk_group": 1/"topk_group": 2/; s/"greedy"/"group_limited_greedy"/'
+bad "groups by their best expert" 3 'topk_group.* has no setting' "$T/groups"
+edit depths deepseek_v3 config.json 's/"num_nextn_predict_layers": 0/"num_nextn_predict_layers": 1/'
+bad "layers that transformers leaves out" 4 'no tensor of a layer 2, but .* num_nextn_predict_layers 1; 0 there' "$T/depths"
+edit copy deepseek_v3_mtp $model 's/layers.2.embed_tokens.weight/layers.2.embed_tokenz.weight/'
+bad "no copy of the embedding" 4 "no tensor 'model.layers.2.embed_tokens.weight' for our weight 'embed/tok'" "$T/copy"
+edit swapped deepseek_v3_mtp $model \
+	's/layers.2.embed_tokens/layers.2.@/; s/layers.2.shared_head.head/layers.2.embed_tokens/; s/layers.2.@/layers.2.shared_head.head/'
+bad "a copy that differs" 4 "'model.layers.2.embed_tokens.weight' is not the same as 'model.embed_tokens.weight'" "$T/swapped"
+edit scale deepseek_v3_fp8 $model 's/q_a_proj.weight_scale_inv/q_a_proj.weight_scale_lnv/'
+bad "no scales" 4 "no tensor 'model.layers.0.self_attn.q_a_proj.weight_scale_inv', the scales of" "$T/scale"
+edit block deepseek_v3_fp8 config.json 's/ 16/ 8/'
+bad "scales of other blocks" 4 'blocks of [0-9]* x [0-9]* make it' "$T/block"
+edit halves deepseek_v3 config.json 's/"rope_interleave": true/"rope_interleave": false/'
+bad "channels that turn as halves" 3 'rope_interleave' "$T/halves"
 
 run ckpt-merge import-hf "$hf/llama2" "$T/llama2"
 is "a complete step in the way: refused" $rc 4

@@ -676,6 +676,11 @@ static void test_buffers_of_latents(void **state)
 	assert_true(plan_grid(4, LATENT " shape.mtp_num_layers=2",
 			      check_layout) > 60);
 	assert_true(plan_grid(4, LATENT_WHOLE, check_layout) > 60);
+	assert_true(plan_grid(4,
+			      LATENT " shape.softmax_type=\"learnable\" "
+				     "run.reset_attention_mask=true "
+				     "run.eod_id=1",
+			      check_layout) > 60);
 }
 
 /* Elements of 16 bits beside sums of 32. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every row of every weight has one place in one tensor, and no other. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "ckpt/hf.h"
+#include "ckpt/hf_fp8.h"
 #include "ckpt/number.h"
 
 static void read_config(const char *file, struct config *c,
@@ -62,15 +64,25 @@ static void check_whole(const char *type, struct shape *s, struct arena *a)
 	}
 	ours = arena_alloc(a, (size_t)rows, 1);
 	for (int i = 0; i < m.tensors; i++)
-		count_rows(&m, &m.tensor[i], &w, first, ours, a);
+		if (m.tensor[i].copy_of < 0)
+			count_rows(&m, &m.tensor[i], &w, first, ours, a);
 	assert_null(memchr(ours, 0, (size_t)rows));
 }
 
 static void test_whole(void **state)
 {
-	static const char *const models[] = {"gpt2",	"llama2",   "llama3",
-					     "mistral", "qwen2",    "qwen3",
-					     "mixtral", "qwen3_moe"};
+	static const char *const models[] = {"gpt2",
+					     "llama2",
+					     "llama3",
+					     "mistral",
+					     "qwen2",
+					     "qwen3",
+					     "mixtral",
+					     "qwen3_moe",
+					     "deepseek_v2",
+					     "deepseek_v3",
+					     "deepseek_v3_whole",
+					     "deepseek_v3_mtp"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
@@ -125,6 +137,9 @@ static void test_configs(void **state)
 		{"qwen3-8b", "qwen3"},
 		{"qwen3_moe/config", "qwen3_moe"},
 		{"qwen3-30b-a3b", "qwen3_moe"},
+		{"deepseek-v2-lite", "deepseek_v2"},
+		{"deepseek-v3", "deepseek_v3"},
+		{"deepseek_v3_whole/config", "deepseek_v3"},
 	};
 
 	(void)state;
@@ -245,6 +260,96 @@ static void test_pairs(void **state)
 	arena_close(&a);
 }
 
+/* Each depth repeats the embedding and the head, behind the first ones. */
+static void test_copies(void **state)
+{
+	static const char *const names[][2] = {
+		{"model.layers.2.embed_tokens.weight",
+		 "model.embed_tokens.weight"},
+		{"model.layers.2.shared_head.head.weight", "lm_head.weight"}};
+	const struct hf_names *family;
+	struct arena a = {0};
+	struct weights w;
+	struct config c;
+	struct hf_map m;
+	struct err e;
+	size_t found = 0;
+
+	(void)state;
+	assert_int_equal(arena_open(&a, &e), 0);
+	read_config("test/data/hf/deepseek_v3_mtp/config.json", &c, &family,
+		    &a);
+	weights_build(&w, &c.shape, &a);
+	assert_int_equal(hf_map_build(&m, family, &c.shape, &w, &a, &e), 0);
+	for (int i = 0; i < m.tensors; i++) {
+		const struct hf_tensor *t = &m.tensor[i];
+
+		if (t->copy_of < 0)
+			continue;
+		assert_true(t->copy_of < i);
+		assert_string_equal(t->name, names[found][0]);
+		assert_string_equal(m.tensor[t->copy_of].name,
+				    names[found++][1]);
+		assert_int_equal(t->first, m.tensor[t->copy_of].first);
+	}
+	assert_int_equal(found, 2);
+	arena_close(&a);
+}
+
+/* All numbers of 8 bits, by what their bits mean. */
+static void test_fp8(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 256; i++) {
+		float x = hf_fp8_widen((uint8_t)i);
+		int power = i >> 3 & 15;
+		double want = power ? (1 + (i & 7) / 8.0) * pow(2, power - 7)
+				    : (i & 7) / 8.0 * pow(2, -6);
+
+		if ((i & 127) == 127)
+			assert_true(isnan(x));
+		else
+			assert_true((double)x == (i & 128 ? -want : want));
+	}
+	assert_true(hf_fp8_widen(0x7e) == 448);
+}
+
+/* A matrix of 130 x 261 whose last blocks have 2 rows and 5 columns. */
+static void test_fp8_blocks(void **state)
+{
+	enum { ROWS = 130, COLS = 261, FIRST = 127 * COLS + 100, PART = 600 };
+	static const float scale[6] = {1, 0.5F, 3, 0.1F, 7, 1e-3F};
+	static uint8_t from[ROWS * COLS];
+	static float f[ROWS * COLS];
+	static double d[ROWS * COLS];
+	static uint16_t half[ROWS * COLS];
+	const struct hf_fp8 m = {
+		.cols = COLS, .block = {128, 128}, .scale = scale};
+
+	(void)state;
+	assert_int_equal(hf_fp8_blocks(ROWS, 128) * hf_fp8_blocks(COLS, 128),
+			 6);
+	assert_int_equal(hf_fp8_blocks(256, 128), 2);
+	for (int i = 0; i < ROWS * COLS; i++)
+		from[i] = (uint8_t)(i * 37 % 127);
+	hf_fp8_convert(f, CKPT_F32, from, 0, ROWS * COLS, &m);
+	hf_fp8_convert(d, CKPT_F64, from, 0, ROWS * COLS, &m);
+	hf_fp8_convert(half, CKPT_BF16, from, 0, ROWS * COLS, &m);
+	for (int i = 0; i < ROWS * COLS; i++) {
+		float s = scale[(i / COLS > 127 ? 3 : 0) + i % COLS / 128];
+		float want = hf_fp8_widen(from[i]) * s;
+		double near = number_get(half, CKPT_BF16, i);
+
+		assert_true(f[i] == want && d[i] == (double)want);
+		assert_true(fabs(near - (double)want) <=
+			    fabs((double)want) / 256);
+	}
+	/* a part of it, as it comes from a file */
+	hf_fp8_convert(d, CKPT_F64, from + FIRST, FIRST, PART, &m);
+	for (int i = 0; i < PART; i++)
+		assert_true(d[i] == (double)f[FIRST + i]);
+}
+
 static void test_unknown(void **state)
 {
 	struct shape s = {.num_attention_heads = 1};
@@ -288,10 +393,17 @@ static void test_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),	 cmocka_unit_test(test_configs),
-		cmocka_unit_test(test_variants), cmocka_unit_test(test_cannot),
-		cmocka_unit_test(test_ignored),	 cmocka_unit_test(test_pairs),
-		cmocka_unit_test(test_unknown),	 cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_configs),
+		cmocka_unit_test(test_variants),
+		cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_ignored),
+		cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_fp8_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

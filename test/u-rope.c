@@ -90,6 +90,70 @@ static void test_yarn(void **state)
 	assert_true(i >= 4);
 }
 
+/* Latent attention has the same numbers under names of its own. */
+static void test_latent(void **state)
+{
+	json_t *all = json_object_get(golden, "yarn"), *one;
+	size_t i, scales = 0;
+
+	(void)state;
+	json_array_foreach(all, i, one)
+	{
+		json_t *g = json_object_get(one, "cfg");
+		json_t *scale = json_object_get(one, "mla_softmax_mscale");
+		struct shape s = shape_of(POS_ROPE, NULL);
+		double freq[PAIRS_MAX], m = json_number_value(scale);
+
+		if (!json_is_true(json_object_get(g, "rnd")))
+			continue; /* which it always does */
+		s.multi_latent_attention = true;
+		s.rope_type = ROPE_YARN;
+		s.rotary_base = number(g, "base", 0);
+		s.qk_head_dim = 128;
+		s.qk_pos_emb_head_dim = (int64_t)number(g, "dim", 0);
+		s.rotary_scaling_factor = number(g, "scale", 1);
+		s.original_max_position_embeddings =
+			(int64_t)number(g, "orig", 0);
+		s.beta_fast = number(g, "bf", 0);
+		s.beta_slow = number(g, "bs", 0);
+		s.mscale = number(g, "mscale", 1);
+		s.mscale_all_dim = number(g, "mall", 0);
+		check_frequencies(&s, json_object_get(one, "inv_freq"), 1e-14);
+		assert_true(fabs(rope_frequencies(&s, freq) -
+				 number(one, "concentration", 0)) < 1e-15);
+		m *= m / sqrt(128 + number(g, "dim", 0));
+		assert_true(fabs(rope_latent_scale(&s) / m - 1) < 1e-14);
+		scales++;
+	}
+	assert_true(scales >= 3);
+}
+
+/* Its plain rope turns a part, and knows no other scaling. */
+static void test_latent_plain(void **state)
+{
+	struct shape s = shape_of(POS_ROPE, NULL), other;
+	double freq[PAIRS_MAX], plain[PAIRS_MAX];
+
+	(void)state;
+	rope_frequencies(&s, plain);
+	other = s;
+	other.multi_latent_attention = true;
+	other.rope_type = ROPE_PLAIN;
+	other.kv_channels = 64;
+	other.qk_head_dim = 20;
+	other.qk_pos_emb_head_dim = 16;
+	other.rope_scaling = true;
+	other.rope_scaling_factor = 8;
+	other.seq_len_interpolation_factor = 4;
+	other.rotary_scaling_factor = 40;
+	assert_int_equal(rope_pairs(&other), 8);
+	assert_true(rope_frequencies(&other, freq) == 1);
+	assert_memory_equal(freq, plain, 8 * sizeof(*freq));
+	assert_true(rope_latent_scale(&other) == 1 / 6.0);
+	other.rotary_percent = 0.5;
+	assert_int_equal(rope_pairs(&other), 4);
+}
+
 static void test_llama3(void **state)
 {
 	json_t *g = json_object_get(golden, "llama3");
@@ -159,6 +223,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_yarn),
+		cmocka_unit_test(test_latent),
+		cmocka_unit_test(test_latent_plain),
 		cmocka_unit_test(test_llama3),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_layers),

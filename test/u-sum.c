@@ -96,22 +96,25 @@ static double model_flops(const struct sum *s)
 	const struct shape *x = &s->config->shape;
 	int64_t samples = s->config->run.micro_batch_size;
 	int64_t rows = place_padded_vocab(&s->config->place, x->vocab_size);
-	double t = (double)x->seq_length, d = (double)x->kv_channels;
+	double t = (double)x->seq_length, d = (double)shape_head_width(x);
 	double scores = t * t * (double)x->num_attention_heads * d;
-	double copies = 0, routers = 0, all = 2, own = 4;
+	double copies = 0, routers = 0, all = 2, own = 4, downs = 0;
 
-	if (s->grid.tp > x->num_query_groups)
-		copies = (double)(s->grid.tp - x->num_query_groups);
+	if (s->grid.tp > shape_groups(x))
+		copies = (double)(s->grid.tp - shape_groups(x));
 	/* every tp rank routes all rows, and without sp backwards, too */
 	if (s->config->place.sequence_parallel && s->grid.tp > 1)
 		own /= s->grid.tp;
+	/* and so it is with the way down to latents */
+	else
+		downs = 6 * t * down_products(x) * (s->grid.tp - 1);
 	for (int64_t n = 0; n < x->num_layers; n++)
 		routers += shape_is_moe(x, n);
 	routers *= (all + own) * s->grid.tp * t *
 		   (double)(samples * x->num_moe_experts * x->hidden_size);
 	return flops_model(x, rows, samples) + routers +
 	       (double)(samples * x->num_layers) *
-		       (scores +
+		       (scores + downs +
 			6 * t * 2 * d * copies * (double)x->hidden_size);
 }
 
@@ -145,6 +148,8 @@ static void test_totals_are_the_model(void **state)
 	(void)state;
 	assert_true(plan_grid(24, "", check_totals) > 900);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_totals) > 100);
+	assert_true(plan_grid(8, LATENT, check_totals) > 100);
+	assert_true(plan_grid(4, LATENT_WHOLE, check_totals) > 60);
 }
 
 /* What is not served yet leaves out what is not known. */

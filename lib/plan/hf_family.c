@@ -401,6 +401,12 @@ static void put_expert_groups(struct hf *h)
 		return;
 	hf_put(h, "n_group", "moe_router_num_groups");
 	hf_put(h, "topk_group", "moe_router_group_topk");
+	/* V2's groups are known by one expert, V3's by two */
+	if (hf_int(h, "num_experts_per_tok", 8) / hf_int(h, "topk_group", 1) !=
+	    (strcmp(h->type, "deepseek_v3") ? 1 : 2))
+		hf_cannot(h, "topk_group",
+			  "groups that are not known by their best "
+			  "num_experts_per_tok / topk_group experts");
 }
 
 /* softmax before the choice, or a sigmoid that is normalised after it. */
@@ -438,6 +444,18 @@ static void put_shared(struct hf *h)
 				    (long long)(shared * width)));
 }
 
+static void check_epsilon(struct hf *h)
+{
+	double epsilon = hf_real(h, "rms_norm_eps", 1e-6);
+	struct import_source from = hf_source(h, "rms_norm_eps");
+
+	if (fabs(epsilon - 1e-6) > 1e-12)
+		report_add(h->im->report, "import-run", WARNING, "", &from.at,
+			   "rms_norm_eps %g: transformers keeps 1e-06 in the "
+			   "norms of the latents, here they have it, too",
+			   epsilon);
+}
+
 void hf_deepseek(struct hf *h)
 {
 	static const char *const read[] = {"num_key_value_heads", "head_dim",
@@ -446,6 +464,9 @@ void hf_deepseek(struct hf *h)
 	put_activation(h, "hidden_act", "silu");
 	put_rope(h, "10000", true);
 	only(h, "attention_bias", false);
+	only(h, "mlp_bias", false);
+	only(h, "rope_interleave", true);
+	check_epsilon(h);
 	put_expert_groups(h);
 	put_scores(h);
 	put_shared(h);

@@ -73,6 +73,21 @@ static json_t *scale_llama3(const struct shape *s)
 	return o;
 }
 
+static json_t *scale_latent(const struct shape *s)
+{
+	json_t *o = json_object();
+
+	put_text(o, "rope_type", "yarn");
+	put_real(o, "factor", s->rotary_scaling_factor);
+	put_int(o, "original_max_position_embeddings",
+		s->original_max_position_embeddings);
+	put_real(o, "beta_fast", s->beta_fast);
+	put_real(o, "beta_slow", s->beta_slow);
+	put_real(o, "mscale", s->mscale);
+	put_real(o, "mscale_all_dim", s->mscale_all_dim);
+	return o;
+}
+
 static json_t *scale_yarn(const struct shape *s)
 {
 	json_t *o = json_object();
@@ -102,7 +117,9 @@ static void put_rope(json_t *o, const struct shape *s)
 	json_t *scaling = NULL;
 
 	put_real(o, "rope_theta", s->rotary_base);
-	if (s->position_embedding_type == POS_YARN)
+	if (s->multi_latent_attention)
+		scaling = s->rope_type == ROPE_YARN ? scale_latent(s) : NULL;
+	else if (s->position_embedding_type == POS_YARN)
 		scaling = scale_yarn(s);
 	else if (s->rope_scaling)
 		scaling = scale_llama3(s);
@@ -132,6 +149,37 @@ static void put_plain_layers(json_t *o, const struct shape *s)
 	put_int(o, "decoder_sparse_step", 1);
 }
 
+/* The first layers that have no experts, and how many are chosen from. */
+static void put_deepseek(json_t *o, const struct shape *s, bool third)
+{
+	bool groups = IS_SET(s->moe_router_group_topk);
+	int64_t plain = 0, shared = s->moe_shared_expert_intermediate_size;
+
+	while (plain < s->num_layers && !shape_is_moe(s, plain))
+		plain++;
+	if (!s->q_lora_rank)
+		json_object_set_new(o, "q_lora_rank", json_null());
+	put_int(o, "num_key_value_heads", s->num_attention_heads);
+	put_int(o, "first_k_dense_replace", plain);
+	put_int(o, "moe_layer_freq", 1);
+	put_int(o, "n_group", groups ? s->moe_router_num_groups : 1);
+	put_int(o, "topk_group", groups ? s->moe_router_group_topk : 1);
+	put_text(o, "topk_method",
+		 third	  ? "noaux_tc"
+		 : groups ? "group_limited_greedy"
+			  : "greedy");
+	put_text(o, "scoring_func", third ? "sigmoid" : "softmax");
+	put_true(o, "norm_topk_prob", third);
+	put_real(o, "routed_scaling_factor",
+		 isnan(s->moe_router_topk_scaling_factor)
+			 ? 1
+			 : s->moe_router_topk_scaling_factor);
+	put_int(o, "n_shared_experts",
+		IS_SET(shared) ? shared / s->moe_ffn_hidden_size : 0);
+	if (third)
+		put_int(o, "num_nextn_predict_layers", s->mtp_num_layers);
+}
+
 /* What hf_family's functions read beside their tables. */
 static void put_more(json_t *o, const char *type, const struct shape *s)
 {
@@ -152,6 +200,8 @@ static void put_more(json_t *o, const char *type, const struct shape *s)
 		put_true(o, "attention_bias", true);
 		put_true(o, "mlp_bias", true);
 	}
+	if (!strncmp(type, "deepseek", 8))
+		put_deepseek(o, s, !strcmp(type, "deepseek_v3"));
 	if (!strcmp(type, "qwen3_moe")) {
 		put_true(o, "norm_topk_prob", !s->moe_router_pre_softmax);
 		put_plain_layers(o, s);
