@@ -206,14 +206,14 @@ static void route_rows(REAL *prob, const struct kern_map *m, const REAL *logits,
 	}
 }
 
-/* The bits of P >= 0, which are in the order of such numbers. */
+/* The bits of P >= 0, in the order of such numbers; NaN is the largest. */
 static uint64_t bits_of(REAL p)
 {
 	double x = (double)p;
 	uint64_t bits;
 
 	memcpy(&bits, &x, sizeof(bits));
-	return bits;
+	return bits & ~((uint64_t)1 << 63);
 }
 
 /*

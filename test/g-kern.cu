@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every op of the GPU's tables but attention against cpu_f64: fresh random
+ * The ops of the GPU's tables but attention and experts against cpu_f64: fresh random
  * inputs, poisoned outputs between guard bands, each run twice and compared
  * bit by bit.
  *
  *	g-kern [--only TEXT] [SEED]
  */
 #include "test/gpu-test.h"
-
-#define CPU kern_cpu_f64
-/* A call for each side: P(x) is the array's pointer there. */
-#define BOTH(k, op, ...)                            \
-	[&] {                                       \
-		auto P = ref;                       \
-		auto &drop = drop_ref;              \
-		(void)P, (void)drop;                \
-		CPU.op(NULL, __VA_ARGS__);          \
-	},                                          \
-		[&] {                               \
-			auto P = dev;               \
-			auto &drop = drop_dev;      \
-			(void)P, (void)drop;        \
-			(k).op(queue, __VA_ARGS__); \
-		}
 
 static const void *ids_ref(struct arr *a)
 {
