@@ -230,7 +230,7 @@ gpu-test: $(if $(filter 0,$(CUDA)),,$(gpu_tests) $(BUILD)/test/g-comm $(BUILD)/t
 gpu-plan: $(if $(filter 0,$(CUDA)),,$(if $(CUDNN),$(BUILD)/test/g-plan)) ## plan cuDNN's attention for an H200, without a GPU
 	$(for_cudnn)$(Q)$(BUILD)/test/g-plan test/data/h200_deviceprop.json $(wildcard $(cuda)/lib*/stubs/libcuda.so)
 
-bench: ## speed, as ratios against peers in the same run (about 10 minutes)
+bench: ## speed, as ratios against peers in the same run (about 20 minutes)
 	$(Q)slurm/deps --bench
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge $(BUILD)/test/bench/hf
 	$(Q)echo '== ops, fp32, 2 threads' && $(BUILD)/test/bench/ops f32 2
