@@ -100,8 +100,9 @@ struct tiles {
 	int64_t most;
 };
 
-static __global__ void tiles_kernel(struct tiles t, const int32_t *end,
-				    int64_t experts, int rows)
+static __global__ void __launch_bounds__(1024)
+	tiles_kernel(struct tiles t, const int32_t *end, int64_t experts,
+		     int rows)
 {
 	__shared__ int area[32];
 	int before = 0, all;

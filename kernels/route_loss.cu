@@ -60,9 +60,9 @@ void cuda_tally(struct queue *q, double *tally, const int32_t *map,
 }
 
 /* Of the gradients by shares, what all samples have alike: slope (E). */
-static __global__ void slopes_kernel(float *slope, struct kern_map m,
-				     const double *tally,
-				     struct kern_moe_dims d)
+static __global__ void __launch_bounds__(1024)
+	slopes_kernel(float *slope, struct kern_map m, const double *tally,
+		      struct kern_moe_dims d)
 {
 	__shared__ double area[32];
 	double M = (double)d.M, E = (double)d.E, so_far = 0, global = 0;

@@ -52,8 +52,9 @@ static __device__ struct limit find_limit(const int32_t *expert,
 }
 
 /* rows of each expert; the limits (experts, ranks). */
-static __global__ void count_kernel(struct kern_map m, struct limit *limits,
-				    const float *prob, struct kern_moe_dims d)
+static __global__ void __launch_bounds__(SORTERS)
+	count_kernel(struct kern_map m, struct limit *limits, const float *prob,
+		     struct kern_moe_dims d)
 {
 	__shared__ int area[32];
 	int32_t e = (int32_t)(d.first + blockIdx.x);
@@ -80,7 +81,8 @@ static __global__ void count_kernel(struct kern_map m, struct limit *limits,
 }
 
 /* end (n) = its sums up to each. */
-static __global__ void ends_kernel(int32_t *end, int64_t n)
+static __global__ void __launch_bounds__(SORTERS)
+	ends_kernel(int32_t *end, int64_t n)
 {
 	__shared__ int area[32];
 	int sum = 0, all;
@@ -131,9 +133,9 @@ struct sorter {
 	}
 };
 
-static __global__ void rows_kernel(struct kern_map m,
-				   const struct limit *limits,
-				   const float *prob, struct kern_moe_dims d)
+static __global__ void __launch_bounds__(SORTERS)
+	rows_kernel(struct kern_map m, const struct limit *limits,
+		    const float *prob, struct kern_moe_dims d)
 {
 	__shared__ int area[32];
 	int32_t e = (int32_t)(d.first + blockIdx.x);
