@@ -333,6 +333,8 @@ template <typename T> struct cuda_norm {
 template <typename T> struct cuda_linear {
 	static void fwd(struct queue *q, void *y, const void *x, const void *w,
 			const void *bias, int64_t N, int64_t out, int64_t in);
+	static void sum(struct queue *q, void *y, const void *x, const void *w,
+			int64_t N, int64_t out, int64_t in);
 	static void bwd_x(struct queue *q, void *dx, const void *dy,
 			  const void *w, int64_t N, int64_t out, int64_t in);
 	static void bwd_w(struct queue *q, void *dw, const void *dy,
@@ -368,9 +370,6 @@ template <typename T> struct cuda_route {
 	static void fwd(struct queue *q, void *prob, int32_t *map,
 			const void *logits, const void *bias,
 			const struct kern_moe_dims *d);
-	static void loss(struct queue *q, double *stat, const void *logits,
-			 const int32_t *map, const double *tally,
-			 const struct kern_moe_dims *d);
 	static void bwd(struct queue *q, void *dlogits, void *count,
 			const void *dprob, const void *logits,
 			const int32_t *map, const double *tally,
@@ -380,6 +379,9 @@ template <typename T> struct cuda_route {
 			    const struct kern_moe_dims *d);
 };
 
+void cuda_route_loss(struct queue *q, double *stat, const void *logits,
+		     const int32_t *map, const double *tally,
+		     const struct kern_moe_dims *d);
 void cuda_tally(struct queue *q, double *tally, const int32_t *map,
 		const struct kern_moe_dims *d);
 /* route_fwd's second half: M's row and end, from its experts and PROB. */

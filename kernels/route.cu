@@ -123,7 +123,7 @@ static __device__ void count_free(const struct room &r, int32_t *load,
 
 template <typename T>
 static __global__ void choose_kernel(float *prob, struct kern_map m,
-				     const T *logits, const T *bias,
+				     const float *logits, const T *bias,
 				     struct kern_moe_dims d)
 {
 	extern __shared__ double shared[];
@@ -181,7 +181,7 @@ void cuda_route<T>::fwd(struct queue *q, void *prob, int32_t *map,
 	cuda_zero(q, m.load, N / d->T * d->E * (int64_t)sizeof(*m.load));
 	LAUNCH(q, choose_kernel<T>, blocks_for(N, (int)per, 1 << 20),
 	       32 * (unsigned)per, room_for(choose_kernel<T>, d), (float *)prob,
-	       m, (const T *)logits, (const T *)bias, *d);
+	       m, (const float *)logits, (const T *)bias, *d);
 	cuda_route_rows(q, &m, (const float *)prob, d);
 }
 

@@ -102,12 +102,11 @@ static __device__ float chosen_prob(const float *x, const int32_t *expert,
 }
 
 /* x = a token's logits. */
-template <typename T>
-static __device__ void logits_load(float *x, const T *logits, int64_t E)
+static __device__ void logits_load(float *x, const float *logits, int64_t E)
 {
 	__syncwarp();
 	for (int64_t e = threadIdx.x % 32; e < E; e += 32)
-		x[e] = (float)logits[e];
+		x[e] = logits[e];
 	__syncwarp();
 }
 

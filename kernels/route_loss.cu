@@ -92,9 +92,8 @@ static __device__ __forceinline__ float slope_of(const float *slope,
 }
 
 /* part (PARTS, 2) = {losses of balance, of z} of each block's tokens. */
-template <typename T>
 static __global__ void loss_kernel(double *part, struct kern_map m,
-				   const float *slope, const T *logits,
+				   const float *slope, const float *logits,
 				   struct kern_moe_dims d)
 {
 	extern __shared__ double shared[];
@@ -184,18 +183,17 @@ static struct work work_of(struct queue *q, const struct kern_moe_dims *d)
 	return {part, slope, (int *)(slope + d->E)};
 }
 
-template <typename T>
-void cuda_route<T>::loss(struct queue *q, double *stat, const void *logits,
-			 const int32_t *map, const double *tally,
-			 const struct kern_moe_dims *d)
+void cuda_route_loss(struct queue *q, double *stat, const void *logits,
+		     const int32_t *map, const double *tally,
+		     const struct kern_moe_dims *d)
 {
 	struct kern_map m = kern_map((int32_t *)map, d); /* only read */
 	struct work w = work_of(q, d);
 
 	LAUNCH(q, slopes_kernel, 1, 1024, 0, w.slope, m, tally, *d);
-	LAUNCH(q, loss_kernel<T>, PARTS, 32 * (unsigned)tokens_of(d),
-	       room_for(loss_kernel<T>, d), w.part, m, w.slope,
-	       (const T *)logits, *d);
+	LAUNCH(q, loss_kernel, PARTS, 32 * (unsigned)tokens_of(d),
+	       room_for(loss_kernel, d), w.part, m, w.slope,
+	       (const float *)logits, *d);
 	count_hits(q, w.hits, &m, d);
 	LAUNCH(q, stat_kernel, 1, PARTS, 0, stat, w.part, w.hits, *d);
 }
@@ -259,7 +257,7 @@ static __device__ void losses_backward(float *dx, const struct room &r,
 
 template <typename T>
 static __global__ void bwd_kernel(T *dlogits, const float *dprob,
-				  const T *logits, struct kern_map m,
+				  const float *logits, struct kern_map m,
 				  const float *slope, const double *coef,
 				  struct kern_moe_dims d)
 {
@@ -303,7 +301,8 @@ void cuda_route<T>::bwd(struct queue *q, void *dlogits, void *count,
 	LAUNCH(q, slopes_kernel, 1, 1024, 0, w.slope, m, tally, *d);
 	LAUNCH(q, bwd_kernel<T>, blocks_for(d->M, (int)per, 1 << 20),
 	       32 * (unsigned)per, room_for(bwd_kernel<T>, d), (T *)dlogits,
-	       (const float *)dprob, (const T *)logits, m, w.slope, coef, *d);
+	       (const float *)dprob, (const float *)logits, m, w.slope, coef,
+	       *d);
 	if (!count)
 		return;
 	count_hits(q, w.hits, &m, d);

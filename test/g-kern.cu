@@ -125,13 +125,20 @@ static void test_linear(const struct kern &k, enum type t, int64_t N,
 		      "%s linear_fwd %ld %ld %ld bias %d", k.name, N, out_, in_,
 		      with_bias);
 	}
-	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
+	struct arr *y = out(F32, N * out_), *x = in(t, N * in_);
 	struct arr *w = in(t, out_ * in_);
+
+	check(BOTH(k, linear_sum, P(y), P(x), P(w), N, out_, in_),
+	      "%s linear_sum %ld %ld %ld", k.name, N, out_, in_);
+	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
+
+	w = in(t, out_ * in_);
 
 	check(BOTH(k, linear_bwd_x, P(dx), P(dy), P(w), N, out_, in_),
 	      "%s linear_bwd_x %ld %ld %ld", k.name, N, out_, in_);
-	struct arr *dw = inout(F32, out_ * in_), *x = in(t, N * in_);
+	struct arr *dw = inout(F32, out_ * in_);
 
+	x = in(t, N * in_);
 	dy = in(t, N * out_);
 	check(BOTH(k, linear_bwd_w, P(dw), P(dy), P(x), N, out_, in_),
 	      "%s linear_bwd_w %ld %ld %ld", k.name, N, out_, in_);

@@ -82,7 +82,7 @@ static void test_choice(const struct kern &k, enum type t, int i, bool biased,
 {
 	const struct kern_moe_dims *d = &routers[i];
 	int64_t N = d->ranks * d->M;
-	struct arr *prob = out(F32, N * d->K), *logits = in(t, N * d->E, 2);
+	struct arr *prob = out(F32, N * d->K), *logits = in(F32, N * d->E, 2);
 	struct arr *map = out(I32, kern_map_size(d));
 	struct arr *bias = biased ? in(t, d->E, 0.3) : NULL;
 
@@ -119,7 +119,7 @@ static void test_router(const struct kern &k, enum type t, int i, bool biased)
 		so_far.push_back(rnd32() % 1000);
 	map = ints_of(m.data(), (int64_t)m.size());
 	stat = inout(F64, MOE_METRICS);
-	x = in(t, n, 2);
+	x = in(F32, n, 2);
 	tally = d->global > 0 ? with(F64, so_far, false) : NULL;
 	stat->tol = 1e-5;
 	check(BOTH(k, route_loss, (double *)P(stat), P(x), at(P),
@@ -129,7 +129,7 @@ static void test_router(const struct kern &k, enum type t, int i, bool biased)
 	dx = out(t, n);
 	count = biased ? inout(F32, d->E) : NULL;
 	dprob = in(F32, d->M * d->K);
-	x = in(t, n, 2);
+	x = in(F32, n, 2);
 	tally = d->global > 0 ? with(F64, so_far, false) : NULL;
 	coef = in(F64, 1);
 	if (t == F32)
