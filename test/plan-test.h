@@ -54,14 +54,15 @@ static inline bool plan_config(struct config *c, const char *file,
 		"shape.moe_layer_freq=2"
 
 /* Experts on two ranks, with room for less than what comes. */
-#define EXPERTS_APART                                                     \
-	EXPERTS_SHARED                                                    \
-		" place.expert_model_parallel_size=2 "                    \
-		"shape.moe_router_score_function=\"sigmoid\" "            \
-		"shape.moe_router_enable_expert_bias=true "               \
-		"shape.moe_shared_expert_gate=true "                      \
-		"run.moe_router_load_balancing_type=\"global_aux_loss\" " \
-		"shape.moe_expert_capacity_factor=0.75"
+#define EXPERTS_APART                                             \
+	EXPERTS_SHARED                                            \
+	" place.expert_model_parallel_size=2 "                    \
+	"shape.moe_router_score_function=\"sigmoid\" "            \
+	"shape.moe_router_enable_expert_bias=true "               \
+	"shape.moe_shared_expert_gate=true "                      \
+	"run.moe_router_load_balancing_type=\"global_aux_loss\" " \
+	"shape.moe_expert_capacity_factor=0.75"
+
 /* Width of the feed-forward halves that a token goes through, all layers. */
 static inline double ffn_width(const struct shape *s)
 {
