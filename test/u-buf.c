@@ -530,6 +530,10 @@ static void test_buffers_of_a_gpu(void **state)
 			      "spec.device=\"cuda\" "
 			      "spec.params_dtype=\"bf16\"",
 			      check_layout) > 150);
+	assert_true(plan_grid(4,
+			      EXPERTS_APART " spec.device=\"cuda\" "
+					    "spec.params_dtype=\"bf16\"",
+			      check_layout) > 10);
 }
 
 int main(void)
