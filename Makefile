@@ -218,7 +218,7 @@ $(BUILD)/%.cu.o: %.cu Makefile
 for_gpus = $(if $(filter 0,$(CUDA)),$(error $@ needs CUDA=1, and so nvcc and NCCL))
 for_cudnn = $(for_gpus)$(if $(CUDNN),,$(error $@ needs cuDNN: CUDNN=FOLDER of cudnn.h))
 
-gpu_tests = $(BUILD)/test/g-kern $(BUILD)/test/g-attn
+gpu_tests = $(BUILD)/test/g-kern $(BUILD)/test/g-moe $(BUILD)/test/g-attn
 $(gpu_tests) $(BUILD)/test/bench/gpu-ops: $(BUILD)/%: $(BUILD)/%.cu.o $(kern_lib) $(BUILD)/lib/base/err.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(BLAS_LIB) -fopenmp $(gpu_ldlibs) -lm -lpthread
@@ -237,7 +237,7 @@ gpu-test: $(if $(filter 0,$(CUDA)),,$(gpu_tests) $(BUILD)/test/g-comm $(BUILD)/t
 gpu-plan: $(if $(filter 0,$(CUDA)),,$(if $(CUDNN),$(BUILD)/test/g-plan)) ## plan cuDNN's attention for an H200, without a GPU
 	$(for_cudnn)$(Q)$(BUILD)/test/g-plan test/data/h200_deviceprop.json $(wildcard $(cuda)/lib*/stubs/libcuda.so)
 
-bench: ## speed, as ratios against peers in the same run (about 10 minutes)
+bench: ## speed, as ratios against peers in the same run (about 20 minutes)
 	$(Q)slurm/deps --bench
 	$(Q)$(MAKE) --no-print-directory -j$(cpus) all $(BUILD)/test/bench/ops $(BUILD)/test/bench/merge $(BUILD)/test/bench/hf
 	$(Q)echo '== ops, fp32, 2 threads' && $(BUILD)/test/bench/ops f32 2

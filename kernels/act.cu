@@ -178,5 +178,156 @@ void cuda_act<T>::bwd(struct queue *q, void *dx, const void *dy, const void *x,
 				   F, act, gated)));
 }
 
+/* A choice for each block of the grid's; its row of F, times PROB. */
+template <typename T, int W, enum kern_act A, bool GATED>
+static __global__ void rows_fwd_kernel(T *y, const T *x, const float *prob,
+				       const int32_t *row, int64_t N, int64_t F)
+{
+	for (int64_t i = blockIdx.x; i < N; i += gridDim.x) {
+		int64_t r = row[i];
+		const T *xr = x + r * F * (1 + GATED);
+
+		if (r < 0)
+			continue;
+		for (int64_t c = threadIdx.x * W; c < F; c += blockDim.x * W) {
+			float v[W], up[W], unused;
+
+			load<W>(v, xr + c);
+			if constexpr (GATED)
+				load<W>(up, xr + F + c);
+#pragma unroll
+			for (int j = 0; j < W; j++) {
+				v[j] = value<A>(v[j], &unused) * prob[i];
+				if constexpr (GATED)
+					v[j] *= up[j];
+			}
+			store<W>(y + r * F + c, v);
+		}
+	}
+}
+
+/* One pack of a row; returns its part of the probability's gradient. */
+template <typename T, int W, enum kern_act A, bool GATED>
+static __device__ __forceinline__ float row_backward(T *dx, const T *dy,
+						     const T *x, float p,
+						     int64_t F)
+{
+	float v[W], g[W], up[W], slope, sum = 0;
+
+	load<W>(v, x);
+	load<W>(g, dy);
+	if constexpr (GATED)
+		load<W>(up, x + F);
+#pragma unroll
+	for (int j = 0; j < W; j++) {
+		float a = value<A>(v[j], &slope);
+
+		v[j] = g[j] * p * slope;
+		if constexpr (GATED) {
+			sum += g[j] * a * up[j];
+			v[j] *= up[j];
+			up[j] = g[j] * p * a;
+		} else {
+			sum += g[j] * a;
+		}
+	}
+	store<W>(dx, v);
+	if constexpr (GATED)
+		store<W>(dx + F, up);
+	return sum;
+}
+
+template <typename T, int W, enum kern_act A, bool GATED>
+static __global__ void rows_bwd_kernel(T *dx, float *dprob, const T *dy,
+				       const T *x, const float *prob,
+				       const int32_t *row, int64_t N, int64_t F)
+{
+	__shared__ float area[32];
+
+	for (int64_t i = blockIdx.x; i < N; i += gridDim.x) {
+		int64_t r = row[i], at = r * F * (1 + GATED);
+		float sum = 0;
+
+		for (int64_t c = threadIdx.x * W; c < F && r >= 0;
+		     c += blockDim.x * W)
+			sum += row_backward<T, W, A, GATED>(
+				dx + at + c, dy + r * F + c, x + at + c,
+				prob[i], F);
+		sum = block_sum(sum, area);
+		if (threadIdx.x == 0)
+			dprob[i] = sum;
+	}
+}
+
+/* Threads for a row of F. */
+template <int W> static unsigned row_threads(int64_t F)
+{
+	return F <= 32 * W ? 32 : F <= 128 * W ? 128 : 256;
+}
+
+template <typename T, int W>
+static void rows_fwd(struct queue *q, T *y, const T *x, const float *prob,
+		     const int32_t *row, int64_t N, int64_t F,
+		     enum kern_act act, bool gated)
+{
+	unsigned grid = blocks_for(N, 1, 1 << 20), block = row_threads<W>(F);
+
+#define CALL(A)                                                                \
+	if (gated)                                                             \
+		LAUNCH(q, (rows_fwd_kernel<T, W, A, true>), grid, block, 0, y, \
+		       x, prob, row, N, F);                                    \
+	else                                                                   \
+		LAUNCH(q, (rows_fwd_kernel<T, W, A, false>), grid, block, 0,   \
+		       y, x, prob, row, N, F)
+	EACH_ACT(act, CALL)
+#undef CALL
+}
+
+template <typename T, int W>
+static void rows_bwd(struct queue *q, T *dx, float *dprob, const T *dy,
+		     const T *x, const float *prob, const int32_t *row,
+		     int64_t N, int64_t F, enum kern_act act, bool gated)
+{
+	unsigned grid = blocks_for(N, 1, 1 << 20), block = row_threads<W>(F);
+
+#define CALL(A)                                                              \
+	if (gated)                                                           \
+		LAUNCH(q, (rows_bwd_kernel<T, W, A, true>), grid, block, 0,  \
+		       dx, dprob, dy, x, prob, row, N, F);                   \
+	else                                                                 \
+		LAUNCH(q, (rows_bwd_kernel<T, W, A, false>), grid, block, 0, \
+		       dx, dprob, dy, x, prob, row, N, F)
+	EACH_ACT(act, CALL)
+#undef CALL
+}
+
+template <typename T>
+void cuda_expert_act<T>::fwd(struct queue *q, void *y, const void *x,
+			     const void *prob, const int32_t *row, int64_t N,
+			     int64_t F, enum kern_act act, bool gated)
+{
+	bool ok = aligned({x, y}) && F % WIDE<T> == 0;
+
+	WITH_WIDTH(T, W, ok,
+		   (rows_fwd<T, W>(q, (T *)y, (const T *)x, (const float *)prob,
+				   row, N, F, act, gated)));
+}
+
+template <typename T>
+void cuda_expert_act<T>::bwd(struct queue *q, void *dx, void *dprob,
+			     const void *dy, const void *x, const void *prob,
+			     const int32_t *row, int64_t N, int64_t F,
+			     enum kern_act act, bool gated)
+{
+	bool ok = aligned({x, dx, dy}) && F % WIDE<T> == 0;
+
+	WITH_WIDTH(T, W, ok,
+		   (rows_bwd<T, W>(q, (T *)dx, (float *)dprob, (const T *)dy,
+				   (const T *)x, (const float *)prob, row, N, F,
+				   act, gated)));
+}
+
 template struct cuda_act<float>;
+template struct cuda_expert_act<float>;
 template struct cuda_act<bf16>;
+template struct cuda_expert_act<bf16>;

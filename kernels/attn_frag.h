@@ -11,6 +11,7 @@
 #define KERNELS_ATTN_FRAG_H
 
 #include "kernels/attn_cuda.h"
+#include "kernels/mma.h"
 
 #define LOG2E 1.4426950408889634f
 
@@ -23,18 +24,6 @@ template <int M, int N> struct frag {
 template <int M, int N> struct left {
 	uint32_t v[M][N / 16][4];
 };
-
-static __device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-	return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-static __device__ __forceinline__ uint32_t pack(float a, float b)
-{
-	__nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-
-	return *(uint32_t *)&v;
-}
 
 /* x (16 M, N) = s, rounded; what is negative becomes 0 if POSITIVE. */
 template <bool POSITIVE, int M, int N>

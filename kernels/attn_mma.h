@@ -16,59 +16,6 @@
 /* Rows of a tile are 16 bytes longer: eight of them lie in different banks. */
 template <int DP> constexpr int LD = DP + 8;
 
-/* 16 bytes from global memory, or zeros. */
-static __device__ __forceinline__ void copy16(bf16 *to, const bf16 *from,
-					      bool there)
-{
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
-			     shared_at(to)),
-		     "l"(from), "r"(there ? 16 : 0));
-}
-
-static __device__ __forceinline__ void copies_commit(void)
-{
-	asm volatile("cp.async.commit_group;\n");
-}
-
-/* Wait until at most N of the committed groups are under way. */
-template <int N> static __device__ __forceinline__ void copies_wait(void)
-{
-	asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
-}
-
-/* Four 8 x 8 matrices, the row of each from a quarter of the lanes. */
-static __device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const bf16 *p)
-{
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
-		     "{%0, %1, %2, %3}, [%4];\n"
-		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-		     : "r"(shared_at(p))
-		     : "memory");
-}
-
-static __device__ __forceinline__ void ldmatrix_t(uint32_t (&r)[4],
-						  const bf16 *p)
-{
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
-		     "{%0, %1, %2, %3}, [%4];\n"
-		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-		     : "r"(shared_at(p))
-		     : "memory");
-}
-
-/* d (16, 8) += a (16, 16) b (16, 8) */
-static __device__ __forceinline__ void mma(float (&d)[4],
-					   const uint32_t (&a)[4], uint32_t b0,
-					   uint32_t b1)
-{
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-		     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-		     "{%0, %1, %2, %3};\n"
-		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
-		       "r"(b1));
-}
-
 /* Rows FIRST .. + ROWS of a head, DP wide; zeros past T and D. */
 template <int ROWS, int DP>
 static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,

@@ -173,6 +173,15 @@ static void HALF(linear_fwd)(struct queue *q, void *y, const void *x,
 	settle(y, fy, N * out);
 }
 
+static void HALF(linear_sum)(struct queue *q, void *y, const void *x,
+			     const void *w, int64_t N, int64_t out, int64_t in)
+{
+	struct room r = ROOM;
+	float *fx = widen(&r, x, N * in);
+
+	K(linear_sum)(NULL, y, fx, widen(&r, w, out * in), N, out, in);
+}
+
 static void HALF(linear_bwd_x)(struct queue *q, void *dx, const void *dy,
 			       const void *w, int64_t N, int64_t out,
 			       int64_t in)
@@ -376,19 +385,8 @@ static void HALF(route_fwd)(struct queue *q, void *prob, int32_t *map,
 			    const struct kern_moe_dims *dims)
 {
 	struct room r = ROOM;
-	float *f = widen(&r, logits, dims->ranks * dims->M * dims->E);
 
-	K(route_fwd)(NULL, prob, map, f, widen(&r, bias, dims->E), dims);
-}
-
-static void HALF(route_loss)(struct queue *q, double *stat, const void *logits,
-			     const int32_t *map, const double *tally,
-			     const struct kern_moe_dims *dims)
-{
-	struct room r = ROOM;
-
-	K(route_loss)
-	(NULL, stat, widen(&r, logits, dims->M * dims->E), map, tally, dims);
+	K(route_fwd)(NULL, prob, map, logits, widen(&r, bias, dims->E), dims);
 }
 
 static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
@@ -401,8 +399,7 @@ static void HALF(route_bwd)(struct queue *q, void *dlogits, void *count,
 	int64_t n = dims->M * dims->E;
 	float *fd = room(&r, n);
 
-	K(route_bwd)
-	(NULL, fd, count, dprob, widen(&r, logits, n), map, tally, coef, dims);
+	K(route_bwd)(NULL, fd, count, dprob, logits, map, tally, coef, dims);
 	settle(dlogits, fd, n);
 }
 
@@ -590,6 +587,7 @@ const struct kern HALF(cpu) = {
 	.norm_fwd = HALF(norm_fwd),
 	.norm_bwd = HALF(norm_bwd),
 	.linear_fwd = HALF(linear_fwd),
+	.linear_sum = HALF(linear_sum),
 	.linear_bwd_x = HALF(linear_bwd_x),
 	.linear_bwd_w = HALF(linear_bwd_w),
 	.bias_bwd = HALF(bias_bwd),
@@ -607,7 +605,7 @@ const struct kern HALF(cpu) = {
 	.act_bwd = HALF(act_bwd),
 	.route_fwd = HALF(route_fwd),
 	.tally = K(tally),
-	.route_loss = HALF(route_loss),
+	.route_loss = K(route_loss),
 	.route_bwd = HALF(route_bwd),
 	.balance = HALF(balance),
 	.gather = HALF(gather),

@@ -317,6 +317,9 @@ struct kern {
 	void (*linear_fwd)(struct queue *q, void *y, const void *x,
 			   const void *w, const void *bias, int64_t N,
 			   int64_t out, int64_t in);
+	/* The same without a bias, y in the sum type: a router's logits. */
+	void (*linear_sum)(struct queue *q, void *y, const void *x,
+			   const void *w, int64_t N, int64_t out, int64_t in);
 	/* dx (N, in) = dy (N, out) w. */
 	void (*linear_bwd_x)(struct queue *q, void *dx, const void *dy,
 			     const void *w, int64_t N, int64_t out, int64_t in);
@@ -411,8 +414,9 @@ struct kern {
 			bool gated);
 
 	/*
-	 * Where tokens go: prob (N, K), in the sum type, and map, from
-	 * logits (N, E) and bias (E, or NULL).
+	 * Where tokens go: prob (N, K) and map, from logits (N, E) and bias
+	 * (E, or NULL).  Logits and probabilities are in the sum type, the
+	 * logits' gradient and the bias are not.
 	 */
 	void (*route_fwd)(struct queue *q, void *prob, int32_t *map,
 			  const void *logits, const void *bias,

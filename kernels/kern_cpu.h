@@ -59,6 +59,8 @@ void K(norm_bwd)(struct queue *q, void *dx, void *dw, void *db, const void *dy,
 		 const void *w, const struct kern_norm_dims *dims);
 void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
 		   const void *bias, int64_t N, int64_t out, int64_t in);
+void K(linear_sum)(struct queue *q, void *y, const void *x, const void *w,
+		   int64_t N, int64_t out, int64_t in);
 void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
 		     int64_t N, int64_t out, int64_t in);
 void K(linear_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,

@@ -175,6 +175,31 @@ static __device__ inline float block_max(float v, float *area)
 	return v;
 }
 
+/* The sum of V over the block's threads before this one; *ALL = of all. */
+static __device__ inline int block_scan(int v, int *all, int *area)
+{
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, s = v;
+	int before = 0;
+
+#pragma unroll
+	for (int i = 1; i < 32; i *= 2) {
+		int below = __shfl_up_sync(~0u, s, i);
+
+		if (lane >= i)
+			s += below;
+	}
+	if (lane == 31)
+		area[warp] = s;
+	__syncthreads();
+	*all = 0;
+	for (int w = 0; w < (int)blockDim.x / 32; w++) {
+		before += w < warp ? area[w] : 0;
+		*all += area[w];
+	}
+	__syncthreads();
+	return before + s - v;
+}
+
 /* kern.h's dropout, as kernels take it; limit 0 and keep 1 if there is none. */
 struct drop_arg {
 	const uint64_t *key;
@@ -308,6 +333,8 @@ template <typename T> struct cuda_norm {
 template <typename T> struct cuda_linear {
 	static void fwd(struct queue *q, void *y, const void *x, const void *w,
 			const void *bias, int64_t N, int64_t out, int64_t in);
+	static void sum(struct queue *q, void *y, const void *x, const void *w,
+			int64_t N, int64_t out, int64_t in);
 	static void bwd_x(struct queue *q, void *dx, const void *dy,
 			  const void *w, int64_t N, int64_t out, int64_t in);
 	static void bwd_w(struct queue *q, void *dw, const void *dy,
@@ -339,6 +366,54 @@ template <typename T> struct cuda_act {
 	static void bwd(struct queue *q, void *dx, const void *dy,
 			const void *x, int64_t N, int64_t F, enum kern_act act,
 			bool gated);
+};
+
+template <typename T> struct cuda_route {
+	static void fwd(struct queue *q, void *prob, int32_t *map,
+			const void *logits, const void *bias,
+			const struct kern_moe_dims *d);
+	static void bwd(struct queue *q, void *dlogits, void *count,
+			const void *dprob, const void *logits,
+			const int32_t *map, const double *tally,
+			const double *coef, const struct kern_moe_dims *d);
+	static void balance(struct queue *q, void *bias, void *master,
+			    const void *count, int64_t n,
+			    const struct kern_moe_dims *d);
+};
+
+void cuda_route_loss(struct queue *q, double *stat, const void *logits,
+		     const int32_t *map, const double *tally,
+		     const struct kern_moe_dims *d);
+void cuda_tally(struct queue *q, double *tally, const int32_t *map,
+		const struct kern_moe_dims *d);
+/* route_fwd's second half: M's row and end, from its experts and PROB. */
+void cuda_route_rows(struct queue *q, const struct kern_map *m,
+		     const float *prob, const struct kern_moe_dims *d);
+
+template <typename T> struct cuda_moe {
+	static void gather(struct queue *q, void *y, const void *x,
+			   const int32_t *row, int64_t N, int64_t K, int64_t C);
+	static void combine(struct queue *q, void *y, const void *x,
+			    const int32_t *row, int64_t N, int64_t K,
+			    int64_t C);
+	static void fwd(struct queue *q, void *y, const void *x, const void *w,
+			const int32_t *end, int64_t R, int64_t out, int64_t in,
+			int64_t experts);
+	static void bwd_x(struct queue *q, void *dx, const void *dy,
+			  const void *w, const int32_t *end, int64_t R,
+			  int64_t out, int64_t in, int64_t experts);
+	static void bwd_w(struct queue *q, void *dw, const void *dy,
+			  const void *x, const int32_t *end, int64_t R,
+			  int64_t out, int64_t in, int64_t experts);
+};
+
+template <typename T> struct cuda_expert_act {
+	static void fwd(struct queue *q, void *y, const void *x,
+			const void *prob, const int32_t *row, int64_t N,
+			int64_t F, enum kern_act act, bool gated);
+	static void bwd(struct queue *q, void *dx, void *dprob, const void *dy,
+			const void *x, const void *prob, const int32_t *row,
+			int64_t N, int64_t F, enum kern_act act, bool gated);
 };
 
 template <typename T> struct cuda_ce {

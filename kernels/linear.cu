@@ -11,7 +11,7 @@
  * What a product is asked for, in cuBLAS's words: D (m, n) = op(A) op(B), by
  * columns.  KIND is also the index of its description below.
  */
-enum gemm_kind { GEMM_FWD, GEMM_BIAS, GEMM_BWD_X, GEMM_BWD_W };
+enum gemm_kind { GEMM_FWD, GEMM_BIAS, GEMM_SUM, GEMM_BWD_X, GEMM_BWD_W };
 
 struct gemm_key {
 	int64_t m, n, k;
@@ -69,10 +69,10 @@ static void desc_set(struct gemm_plan *p, cublasLtMatmulDescAttributes_t what,
 static bool plan_describe(struct gemm_plan *p)
 {
 	const struct gemm_key *k = &p->key;
-	bool ta = k->kind == GEMM_FWD || k->kind == GEMM_BIAS;
+	bool ta = k->kind <= GEMM_SUM;
 	bool tb = k->kind == GEMM_BWD_W;
 	cudaDataType_t t = k->size == 4 ? CUDA_R_32F : CUDA_R_16BF;
-	cudaDataType_t td = tb ? CUDA_R_32F : t;
+	cudaDataType_t td = tb || k->kind == GEMM_SUM ? CUDA_R_32F : t;
 
 	if (cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F,
 				     CUDA_R_32F) ||
@@ -216,6 +216,14 @@ void cuda_linear<T>::fwd(struct queue *q, void *y, const void *x, const void *w,
 	if (bias)
 		LAUNCH(q, bias_kernel<T>, blocks_for(N * out, 256, 4096), 256,
 		       0, (T *)y, (const T *)bias, N * out, out);
+}
+
+template <typename T>
+void cuda_linear<T>::sum(struct queue *q, void *y, const void *x, const void *w,
+			 int64_t N, int64_t out, int64_t in)
+{
+	if (!gemm(q, GEMM_SUM, sizeof(T), y, w, x, NULL, out, N, in))
+		no_algorithm(q);
 }
 
 template <typename T>

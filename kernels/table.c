@@ -19,6 +19,7 @@ const struct kern K(cpu) = {
 	.norm_fwd = K(norm_fwd),
 	.norm_bwd = K(norm_bwd),
 	.linear_fwd = K(linear_fwd),
+	.linear_sum = K(linear_sum),
 	.linear_bwd_x = K(linear_bwd_x),
 	.linear_bwd_w = K(linear_bwd_w),
 	.bias_bwd = K(bias_bwd),

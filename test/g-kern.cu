@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every op of the GPU's tables but attention against cpu_f64: fresh random
+ * The ops of the GPU's tables but attention and experts against cpu_f64: fresh random
  * inputs, poisoned outputs between guard bands, each run twice and compared
  * bit by bit.
  *
  *	g-kern [--only TEXT] [SEED]
  */
 #include "test/gpu-test.h"
-
-#define CPU kern_cpu_f64
-/* A call for each side: P(x) is the array's pointer there. */
-#define BOTH(k, op, ...)                            \
-	[&] {                                       \
-		auto P = ref;                       \
-		auto &drop = drop_ref;              \
-		(void)P, (void)drop;                \
-		CPU.op(NULL, __VA_ARGS__);          \
-	},                                          \
-		[&] {                               \
-			auto P = dev;               \
-			auto &drop = drop_dev;      \
-			(void)P, (void)drop;        \
-			(k).op(queue, __VA_ARGS__); \
-		}
 
 static const void *ids_ref(struct arr *a)
 {
@@ -141,13 +125,20 @@ static void test_linear(const struct kern &k, enum type t, int64_t N,
 		      "%s linear_fwd %ld %ld %ld bias %d", k.name, N, out_, in_,
 		      with_bias);
 	}
-	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
+	struct arr *y = out(F32, N * out_), *x = in(t, N * in_);
 	struct arr *w = in(t, out_ * in_);
+
+	check(BOTH(k, linear_sum, P(y), P(x), P(w), N, out_, in_),
+	      "%s linear_sum %ld %ld %ld", k.name, N, out_, in_);
+	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
+
+	w = in(t, out_ * in_);
 
 	check(BOTH(k, linear_bwd_x, P(dx), P(dy), P(w), N, out_, in_),
 	      "%s linear_bwd_x %ld %ld %ld", k.name, N, out_, in_);
-	struct arr *dw = inout(F32, out_ * in_), *x = in(t, N * in_);
+	struct arr *dw = inout(F32, out_ * in_);
 
+	x = in(t, N * in_);
 	dy = in(t, N * out_);
 	check(BOTH(k, linear_bwd_w, P(dw), P(dy), P(x), N, out_, in_),
 	      "%s linear_bwd_w %ld %ld %ld", k.name, N, out_, in_);

@@ -92,6 +92,8 @@ static double get(enum type t, const void *p, int64_t i)
 		return (double)((const float *)p)[i];
 	if (t == BF16)
 		return (double)(float)((const bf16 *)p)[i];
+	if (t == I32)
+		return (double)((const int32_t *)p)[i];
 	return ((const double *)p)[i];
 }
 
@@ -175,6 +177,17 @@ static inline struct arr *scratch_new(size_t bytes)
 
 	a->out = false;
 	a->scratch = true;
+	return a;
+}
+
+/* Those very numbers. */
+static inline struct arr *ints_of(const int32_t *x, int64_t n)
+{
+	struct arr *a = arr_new(I32, n, false);
+
+	a->ints.assign(x, x + n);
+	memcpy(a->init.data(), x, a->bytes);
+	upload(a);
 	return a;
 }
 
@@ -315,6 +328,22 @@ static void check(C cpu, G gpu, const char *fmt, ...)
 	       guarded ? "" : ", wrote outside");
 	release();
 }
+
+#define CPU kern_cpu_f64
+/* A call for each side: P(x) is the array's pointer there. */
+#define BOTH(k, op, ...)                            \
+	[&] {                                       \
+		auto P = ref;                       \
+		auto &drop = drop_ref;              \
+		(void)P, (void)drop;                \
+		CPU.op(NULL, __VA_ARGS__);          \
+	},                                          \
+		[&] {                               \
+			auto P = dev;               \
+			auto &drop = drop_dev;      \
+			(void)P, (void)drop;        \
+			(k).op(queue, __VA_ARGS__); \
+		}
 
 /* Take the options, open the first device; false if there is none. */
 static bool test_open(int argc, char **argv)

@@ -170,7 +170,8 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 	const struct kern_moe_dims *d = op->moe;
 	int64_t w = n[1] * n[2] * n[3], map = d ? 4 * kern_map_size(d) : 0;
 	int64_t mine = d ? d->M : 0, all = d ? d->ranks * d->M : 0;
-	int64_t K = d ? d->K : 0, logits = d ? d->E * z->elem : 0;
+	int64_t K = d ? d->K : 0, logits = d ? d->E * z->sum : 0;
+	int64_t bias = d ? d->E * z->elem : 0;
 	int64_t R = d ? kern_moe_rows(d) : n[0], rows = R * n[1] * z->elem;
 	int64_t out = rows, in = R * n[2] * z->elem;
 	int64_t x = n[0] * n[2] * z->elem, row = 4 * all * K;
@@ -178,7 +179,7 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 	switch (op->code) {
 	case OP_ROUTE_FWD:
 		USES({OUT, all * K * z->sum}, {OUT, map}, {IN, all * logits},
-		     {IN | MAYBE, logits});
+		     {IN | MAYBE, bias});
 		break;
 	case OP_TALLY: USES({BOTH, 8 * d->E}, {IN, map}); break;
 	case OP_ROUTE_LOSS:
@@ -186,7 +187,7 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 		     {IN | MAYBE, 8 * d->E});
 		break;
 	case OP_ROUTE_BWD:
-		USES({OUT, mine * logits}, {BOTH | MAYBE, d->E * z->sum},
+		USES({OUT, mine * bias}, {BOTH | MAYBE, d->E * z->sum},
 		     {IN, mine * K * z->sum}, {IN, mine * logits}, {IN, map},
 		     {IN | MAYBE, 8 * d->E}, {IN, 8});
 		break;
@@ -268,6 +269,9 @@ static void uses_of_kern(const struct op *op, const struct sizes *z,
 	switch (op->code) {
 	case OP_LINEAR_FWD:
 		USES({OUT, out}, {IN, in}, {IN, w}, {IN | MAYBE, n[1] * elem});
+		break;
+	case OP_LINEAR_SUM:
+		USES({OUT, n[0] * n[1] * z->sum}, {IN, in}, {IN, w});
 		break;
 	case OP_LINEAR_BWD_X: USES({OUT, in}, {IN, out}, {IN, w}); break;
 	case OP_LINEAR_BWD_W: USES({BOTH, dw}, {IN, out}, {IN, in}); break;
@@ -691,6 +695,10 @@ static void test_buffers_of_a_gpu(void **state)
 			      "spec.device=\"cuda\" "
 			      "spec.params_dtype=\"bf16\"",
 			      check_layout) > 150);
+	assert_true(plan_grid(4,
+			      EXPERTS_APART " spec.device=\"cuda\" "
+					    "spec.params_dtype=\"bf16\"",
+			      check_layout) > 10);
 }
 
 int main(void)

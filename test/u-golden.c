@@ -416,7 +416,7 @@ static void run_variant(const char *variant, const struct machine *m,
 static bool on_cpus(const char *variant)
 {
 	return !strncmp(variant, "mla", 3) || !strncmp(variant, "sink", 4) ||
-	       !strncmp(variant, "docs", 4);
+	       !strncmp(variant, "docs", 4) || !strncmp(variant, "moe-sink", 8);
 }
 
 /*
@@ -437,7 +437,7 @@ static void all(const char *variant)
 			    moe ? 0.3 : 6e-2);
 		run_variant(variant, &machine_cpu, FP16, 5e-4, 1e-2);
 	}
-	if (gpu && gpu->count() && !moe && !on_cpus(variant))
+	if (gpu && gpu->count() && !on_cpus(variant))
 		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 

@@ -513,6 +513,31 @@ static void far(void **state)
 	}
 }
 
+/* Logits that are no numbers: every choice is an expert. */
+static void not_numbers(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		make_case(i);
+		for (int64_t n = 0; n < N * E; n += 3)
+			logits[n] = NAN;
+		for (int64_t e = 0; e < E; e++)
+			logits[e] = NAN;
+		EACH_TABLE(k)
+		{
+			void *x = vec_new(k, logits, N * E);
+			void *prob = vec_new(k, NULL, N * dims.K);
+			int32_t *map = map_new();
+			struct kern_map m = kern_map(map, &dims);
+
+			k->route_fwd(NULL, prob, map, x, steer(k), &dims);
+			for (int64_t n = 0; n < N * dims.K; n++)
+				assert_in_range(m.expert[n], 0, E - 1);
+			assert_int_equal(m.end[E - 1], N * dims.K);
+		}
+	}
+}
+
 /* Some expert of each has no row. */
 static const int32_t ends[E] = {0, 4, 4, 20, 44, R};
 
@@ -686,9 +711,10 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(route),   UNIT(balance),	  UNIT(ties),	 UNIT(ranks),
-		UNIT(no_rows), UNIT(differences), UNIT(far),	 UNIT(products),
-		UNIT(rows),    UNIT(activation),  UNIT(threads),
+		UNIT(route), UNIT(balance),	UNIT(ties),
+		UNIT(ranks), UNIT(no_rows),	UNIT(differences),
+		UNIT(far),   UNIT(not_numbers), UNIT(products),
+		UNIT(rows),  UNIT(activation),	UNIT(threads),
 	};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);

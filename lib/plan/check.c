@@ -202,8 +202,7 @@ static const struct check table[] = {
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
 {"served-mtp", WARNING, "train-worker runs no mtp_hsm yet"},
-{"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp"},
-{"served-experts-device", WARNING, "train-worker runs a mixture of experts on CPUs only, so far"},
+{"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp; sinkhorn on CPUs only"},
 {"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, linear attention, heterogeneous layers; windows, sinks, documents and latent attention on CPUs only"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},

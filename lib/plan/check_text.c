@@ -303,8 +303,6 @@ static const struct check_text table[] = {
 	"What the ranks of cp would own is planned and drawn, not run."},
 {"served-experts", "shape.moe_latent_size shape.add_bias_linear place.expert_tensor_parallel_size run.moe_router_load_balancing_type spec.moe_router_dtype", "moe_latent_size = 48;", "no moe_latent_size",
 	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
-{"served-experts-device", "shape.num_moe_experts spec.device", "device = \"cuda\";", "device = \"cpu\";",
-	"The kernels of routers and experts are written for CPUs so far."},
 {"served-graphs", "spec.cuda_graph_impl", "cuda_graph_impl = \"local\";", "cuda_graph_impl = \"none\";",
 	"What is captured is not chosen by settings yet."},
 {"served-mtp", "run.mtp_hsm", "mtp_hsm = true;", "mtp_hsm = false;",

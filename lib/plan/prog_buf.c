@@ -246,6 +246,7 @@ const char *op_code_name(int code)
 		"norm",
 		"norm gradient",
 		"linear",
+		"router product",
 		"linear input gradient",
 		"linear weight gradient",
 		"bias gradient",

@@ -102,19 +102,19 @@ static struct traffic moe_traffic(const struct op *op)
 
 	switch (op->code) {
 	case OP_ROUTE_FWD:
-		return (struct traffic){d->ranks * d->M * d->E +
-						d->E * has(op, 3),
-					all, 4 * kern_map_size(d)};
+		return (struct traffic){d->E * has(op, 3),
+					d->ranks * d->M * d->E + all,
+					4 * kern_map_size(d)};
 	case OP_TALLY:
 		return (struct traffic){0, 0, 4 * kern_map_size(d) + 16 * d->E};
 	case OP_ROUTE_LOSS:
-		return (struct traffic){d->M * d->E, 0,
+		return (struct traffic){0, d->M * d->E,
 					4 * kern_map_size(d) +
 						16 * MOE_METRICS +
 						8 * d->E * has(op, 3)};
 	case OP_ROUTE_BWD:
 		return (struct traffic){
-			2 * d->M * d->E, mine + 2 * d->E * has(op, 1),
+			d->M * d->E, d->M * d->E + mine + 2 * d->E * has(op, 1),
 			4 * kern_map_size(d) + 8 + 8 * d->E * has(op, 5)};
 	case OP_BALANCE:
 		return has(op, 1) ? (struct traffic){n[0], 3 * n[0], 0}
@@ -144,6 +144,7 @@ static struct traffic flat_traffic(const struct op *op)
 	switch (op->code) {
 	case OP_LINEAR_FWD:
 		return (struct traffic){out + in + w + n[1] * has(op, 3), 0, 0};
+	case OP_LINEAR_SUM: return (struct traffic){in + w, out, 0};
 	case OP_LINEAR_BWD_X: return (struct traffic){out + in + w, 0, 0};
 	case OP_LINEAR_BWD_W: return (struct traffic){out + in, 2 * w, 0};
 	case OP_SUMSQ: return (struct traffic){0, n[0], 16};

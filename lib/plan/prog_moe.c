@@ -248,14 +248,16 @@ static void emit_experts(struct build *b, int code, const struct buf *map,
  * This rank's X (N, WIDTH) and those of the other ranks of ep, behind each
  * other; X itself if it is alone.
  */
-static struct buf from_all(struct build *b, struct buf x, int64_t width)
+static struct buf from_all(struct build *b, struct buf x, int64_t width,
+			   int type)
 {
 	struct buf all;
 
 	if (b->moe->ranks == 1)
 		return x;
-	all = buf_new(b, FAMILY_COMM, tokens(b) * width);
-	emit_collective(b, PROG_ALL_GATHER, GROUP_EP, TYPE_ELEM, buf_ref(&x),
+	all = type == TYPE_SUM ? buf_sums(b, FAMILY_COMM, tokens(b) * width)
+			       : buf_new(b, FAMILY_COMM, tokens(b) * width);
+	emit_collective(b, PROG_ALL_GATHER, GROUP_EP, type, buf_ref(&x),
 			buf_ref(&all), b->N * width);
 	return all;
 }
@@ -280,7 +282,7 @@ static struct buf to_mine(struct build *b, struct buf x, int64_t width,
 static struct buf gather(struct build *b, struct buf x, const struct buf *map,
 			 int kind)
 {
-	struct buf all = from_all(b, x, b->C);
+	struct buf all = from_all(b, x, b->C, TYPE_ELEM);
 	struct buf y = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 
 	emit(b, OP_GATHER, kind,
@@ -305,14 +307,27 @@ static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
 	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
-/* Where tokens go by LOGITS, which may be of all ranks of ep. */
+/* A new (M, E): router W's logits for Y. */
+static struct buf logits(struct build *b, const struct kern_moe_dims *d,
+			 struct ref y, enum part w)
+{
+	struct buf x = buf_sums(b, FAMILY_ACT, d->M * d->E);
+
+	emit(b, OP_LINEAR_SUM, KIND_FORWARD,
+	     REFS(buf_ref(&x), y, param_ref(b, FAMILY_PARAM, w, b->layer)),
+	     DIMS(d->M, d->E, b->C))
+		->flops = 2 * (double)d->M * (double)d->E * (double)b->C;
+	return x;
+}
+
+/* Where tokens go by the logits FROM, which may be of all ranks of ep. */
 static void choose(struct build *b, const struct kern_moe_dims *d,
-		   struct ref logits, struct ref bias, struct routed *r)
+		   struct ref from, struct ref bias, struct routed *r)
 {
 	r->prob = buf_sums(b, FAMILY_ACT, d->ranks * d->M * d->K);
 	r->map = buf_bytes(b, FAMILY_ACT, 4 * kern_map_size(d));
 	emit(b, OP_ROUTE_FWD, KIND_FORWARD,
-	     REFS(buf_ref(&r->prob), buf_ref(&r->map), logits, bias), NULL, 0)
+	     REFS(buf_ref(&r->prob), buf_ref(&r->map), from, bias), NULL, 0)
 		->moe = d;
 }
 
@@ -343,10 +358,8 @@ static void route(struct build *b, struct ref y, struct routed *r)
 	struct ref stat = {offsetof(struct kern_scalars, metrics[METRIC_MOE]),
 			   FAMILY_HOST};
 
-	r->logits = buf_new(b, FAMILY_ACT, d->M * d->E);
-	linear_forward(b, buf_ref(&r->logits), y, PART_ROUTER_W, PART_ROUTER_B,
-		       d->E, b->C);
-	all = from_all(b, r->logits, d->E);
+	r->logits = logits(b, d, y, PART_ROUTER_W);
+	all = from_all(b, r->logits, d->E, TYPE_SUM);
 	choose(b, d, buf_ref(&all),
 	       param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer), r);
 	gather_free(b, &all, &r->logits);
@@ -408,9 +421,7 @@ static struct buf shared_forward(struct build *b, struct ref y,
 	struct buf out;
 
 	if (b->gate) {
-		r->logits = buf_new(b, FAMILY_ACT, b->N);
-		linear_forward(b, buf_ref(&r->logits), y, PART_SHARED_ROUTER_W,
-			       PARTS, 1, b->C);
+		r->logits = logits(b, b->gate, y, PART_SHARED_ROUTER_W);
 		choose(b, b->gate, buf_ref(&r->logits), NO_REF, r);
 		r->tally = NO_BUF;
 		forget(b, &r->logits);

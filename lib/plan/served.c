@@ -282,6 +282,10 @@ static void unserved_balance(const struct config *c, struct report *r)
 			UNSERVED("served-experts", run,
 				 moe_router_load_balancing_type,
 				 "%s is not run yet", type);
+		if (!strcmp(type, "sinkhorn") && c->spec.device == DEVICE_CUDA)
+			UNSERVED("served-experts", run,
+				 moe_router_load_balancing_type,
+				 "%s is run on CPUs only so far", type);
 	}
 }
 
@@ -292,9 +296,6 @@ static void unserved_experts(const struct config *c, struct report *r)
 
 	if (!c->shape.num_moe_experts)
 		return;
-	if (c->spec.device == DEVICE_CUDA)
-		UNSERVED("served-experts-device", spec, device,
-			 "a mixture of experts is run on CPUs only so far");
 	if (c->shape.num_moe_experts > KERN_EXPERTS)
 		UNSERVED("served-experts", shape, num_moe_experts,
 			 "at most %d experts are run so far", KERN_EXPERTS);
@@ -308,7 +309,7 @@ static void unserved_experts(const struct config *c, struct report *r)
 	if ((router == ROUTER_FP32 && dtype == DTYPE_FP64) ||
 	    (router == ROUTER_FP64 && dtype != DTYPE_FP64))
 		UNSERVED("served-experts", spec, moe_router_dtype,
-			 "on CPUs the router has params_dtype so far");
+			 "the router has params_dtype so far");
 	unserved_balance(c, r);
 }
 

@@ -307,6 +307,9 @@ static bool run_forward(const struct kern *k, const struct op *op,
 	case OP_LINEAR_FWD:
 		k->linear_fwd(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2]);
 		return true;
+	case OP_LINEAR_SUM:
+		k->linear_sum(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);
+		return true;
 	case OP_ROPE:
 		k->rope(a->q, p[0], p[1], &a->attn, n[0], n[1],
 			op->flag ? -1 : 1);

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# train-worker beside PyTorch: the same Llama, the same first weights and
-# tokens, one process, two threads.  Five rounds, one after the other; prints
-# the ratio of each and the median, and how far 20 losses are apart.
+# train-worker beside PyTorch: the same models, the same first weights and
+# tokens, one process, two threads.  Five rounds of each, one after the other;
+# prints the ratio of each and the median, and how far 20 losses are apart.
+#
+#	train.sh [MODEL]...	of llama, moe and mtp; all of them
 #
 #   PEER_PYTHON  a python with torch, numpy and h5py (default: a private
 #                environment in build/bench, made from the package index)
 set -eu
 bench=$PWD/build/bench
-config=test/bench/llama.cfg
 lr=0.0001
 mkdir -p "$bench"
 python=${PEER_PYTHON:-$bench/venv/bin/python}
@@ -31,29 +32,24 @@ with open(sys.argv[1], "wb") as f:
     f.write(np.random.default_rng(1).integers(0, 32000, head[2]).astype(np.uint16).tobytes())
 X
 
-ours() { # ours DIR STEPS [SET]...
+ours() { # ours DIR STEPS [SET]... : of $model
 	local sets=()
 
 	for s in "${@:3}"; do
 		sets+=(--set "$s")
 	done
 	rm -rf "$1"
-	train-worker -q "$config" --set "run.dir=\"$1\"" --set "run.train_iters=$2" \
+	train-worker -q "test/bench/$model.cfg" --set "run.dir=\"$1\"" --set "run.train_iters=$2" \
 		--set 'run.split="1,0,0"' --set "run.data_path=\"$t/tokens.bin\"" "${sets[@]}"
 }
 
-ours "$t/first" 1 run.lr=0.0 run.save_interval=1
-peer() { # peer STEPS
-	"$python" test/bench/peer_torch.py "$t/first/step_00000001" "$t/tokens.bin" "$1" $lr
+peer() { # peer STEPS : of $model
+	"$python" test/bench/peer_torch.py "$model" "$t/first/step_00000001" \
+		"$t/tokens.bin" "$1" $lr
 }
 
-for round in 1 2 3 4 5; do
-	steps=$((round == 1 ? 20 : 6))
-	ours "$t/ours" $steps
-	peer $steps >"$t/peer.$round"
-	cp "$t/ours/metrics.jsonl" "$t/ours.$round"
-done
-"$python" - "$t" <<'X'
+compare() {
+	"$python" - "$t" <<'X'
 import json
 import statistics as st
 import sys
@@ -74,3 +70,17 @@ print(f"median ratio {st.median(ratios):.2f} (PyTorch {peer['version']}, eager, 
 print(f"20 losses off by at most {off:.1e}")
 print(f"whole step {whole:.0f} GFLOP/s; torch's products alone {peer['gflops']:.0f} GFLOP/s")
 X
+}
+
+[ $# -gt 0 ] || set -- llama moe mtp
+for model; do
+	echo "-- $model"
+	ours "$t/first" 1 run.lr=0.0 run.save_interval=1
+	for round in 1 2 3 4 5; do
+		steps=$((round == 1 ? 20 : 6))
+		ours "$t/ours" $steps
+		peer $steps >"$t/peer.$round"
+		cp "$t/ours/metrics.jsonl" "$t/ours.$round"
+	done
+	compare
+done
