@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn.c on the GPU, in float, for any D up to 256; attn_wgmma.cu and
- * attn_mma.cu are the fast ways for bf16.  A warp has four rows; the 32
+ * attn.c on the GPU, in float, for any D and Dv up to 256; attn_wgmma.cu and
+ * attn_mma.cu are the fast ways for what is plain in bf16.  A warp has four rows; the 32
  * columns of a tile are its lanes for the products over D, and the D columns
  * of a row are its lanes for the products over the tile.  Nothing is added by
  * two blocks, so the backward computes the scores twice: by queries for dq,
@@ -20,16 +20,25 @@ static __host__ __device__ int tile_ld(int D)
 	return D | 1;
 }
 
+/* The first key that query I of sample B sees. */
+static __device__ __forceinline__ int first_key(const struct attn_arg &a, int b,
+						int i)
+{
+	int from = a.window && i >= a.window ? i - a.window + 1 : 0;
+
+	return a.doc && i < a.T ? max(from, a.doc[(int64_t)b * a.T + i]) : from;
+}
+
 /* Rows FIRST .. + TILE of D, zero past T. */
 template <typename T>
 static __device__ void tile_load(float *to, const T *from, int64_t ld,
-				 int first, const struct attn_arg &a)
+				 int first, int D, const struct attn_arg &a)
 {
 	int lane = threadIdx.x % 32;
 
 	for (int r = threadIdx.x / 32; r < TILE; r += WARPS)
-		for (int c = lane; c < a.D; c += 32)
-			to[r * tile_ld(a.D) + c] =
+		for (int c = lane; c < D; c += 32)
+			to[r * tile_ld(D) + c] =
 				first + r < a.T
 					? (float)from[(first + r) * ld + c]
 					: 0;
@@ -84,7 +93,7 @@ template <typename T, int K>
 static __device__ __forceinline__ void rows_store(T *to, int64_t ld,
 						  const float (&acc)[ROWS][K],
 						  const float (&scale)[ROWS],
-						  int first,
+						  int first, int D,
 						  const struct attn_arg &a)
 {
 #pragma unroll
@@ -95,7 +104,7 @@ static __device__ __forceinline__ void rows_store(T *to, int64_t ld,
 		for (int k = 0; k < K; k++) {
 			int c = 32 * k + threadIdx.x % 32;
 
-			if (c < a.D)
+			if (c < D)
 				to[(first + r) * ld + c] =
 					(T)(acc[r][k] * scale[r]);
 		}
@@ -113,9 +122,19 @@ static __device__ __forceinline__ float factor(const struct dropper &drop,
 	return f[0];
 }
 
+template <typename T>
+static __device__ __forceinline__ float sink_of(const T *sink, int h,
+						const struct attn_arg &a)
+{
+	return a.sink == KERN_SINK_NONE	  ? -INFINITY
+	       : a.sink == KERN_SINK_ZERO ? 0
+					  : (float)sink[h];
+}
+
 template <typename T, int K>
 static __global__ void __launch_bounds__(32 * WARPS)
-	fwd_kernel(T *o, float *lse, const T *qkv, struct attn_arg a)
+	fwd_kernel(T *o, float *lse, const T *qkv, const T *sink,
+		   struct attn_arg a)
 {
 	extern __shared__ float area[];
 	float *query = area, *key = query + TILE * tile_ld(a.D);
@@ -125,23 +144,30 @@ static __global__ void __launch_bounds__(32 * WARPS)
 	int i0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
 	struct attn_place at = attn_place(a, b, h);
 	float acc[ROWS][K] = {}, most[ROWS], sum[ROWS] = {}, s[ROWS];
+	float gate = sink_of(sink, h, a);
+	int from[ROWS];
 
 #pragma unroll
-	for (int r = 0; r < ROWS; r++)
+	for (int r = 0; r < ROWS; r++) {
 		most[r] = -INFINITY;
-	tile_load(query, qkv + at.q, a.ld, i0, a);
-	for (int j0 = 0; j0 <= i0; j0 += TILE) {
+		from[r] = first_key(a, b, i0 + row + r);
+	}
+	tile_load(query, qkv + at.q, a.ld, i0, a.D, a);
+	for (int j0 = first_key(a, b, i0) / TILE * TILE; j0 <= i0; j0 += TILE) {
 		__syncthreads();
-		tile_load(key, qkv + at.k, a.ld, j0, a);
-		tile_load(value, qkv + at.v, a.ld, j0, a);
+		tile_load(key, qkv + at.k, a.ld, j0, a.D, a);
+		tile_load(value, qkv + at.v, a.ld, j0, a.Dv, a);
 		__syncthreads();
 		products(s, query + row * tile_ld(a.D), key, a.D);
 #pragma unroll
 		for (int r = 0; r < ROWS; r++) {
 			int i = i0 + row + r, j = j0 + lane;
-			float x = j <= i ? s[r] * a.scale : -INFINITY;
+			bool seen = j <= i && j >= from[r];
+			float x = seen ? s[r] * a.scale : -INFINITY;
 			float m = fmaxf(most[r], warp_max(x));
-			float p = expf(x - m), old = expf(most[r] - m);
+			/* a row may see nothing of its first tile */
+			float base = m == -INFINITY ? 0 : m;
+			float p = expf(x - base), old = expf(most[r] - base);
 
 			most[r] = m;
 			sum[r] = sum[r] * old + warp_sum(p);
@@ -150,15 +176,18 @@ static __global__ void __launch_bounds__(32 * WARPS)
 			for (int k = 0; k < K; k++)
 				acc[r][k] *= old;
 		}
-		spread(acc, s, value, a.D);
+		spread(acc, s, value, a.Dv);
 	}
 #pragma unroll
 	for (int r = 0; r < ROWS; r++) {
+		float m = fmaxf(most[r], gate), keep = expf(most[r] - m);
+
+		sum[r] = sum[r] * keep + expf(gate - m);
 		if (lane == 0 && i0 + row + r < a.T)
-			lse[at.lse + i0 + row + r] = most[r] + logf(sum[r]);
-		sum[r] = 1 / sum[r];
+			lse[at.lse + i0 + row + r] = m + logf(sum[r]);
+		sum[r] = keep / sum[r];
 	}
-	rows_store(o + at.o, a.ldo, acc, sum, i0 + row, a);
+	rows_store(o + at.o, a.ldo, acc, sum, i0 + row, a.Dv, a);
 }
 
 /* delta (B, H, T) = the sums of dout o over a head, eight lanes for each. */
@@ -171,9 +200,9 @@ static __global__ void delta_kernel(float *delta, const T *dout, const T *o,
 	bool there = n < (int64_t)a.B * a.T;
 	float x[W], y[W], s = 0;
 
-	dout += n * a.ldo + h * a.D;
-	o += n * a.ldo + h * a.D;
-	for (int c = threadIdx.x % 8 * W; there && c < a.D; c += 8 * W) {
+	dout += n * a.ldo + h * a.Dv;
+	o += n * a.ldo + h * a.Dv;
+	for (int c = threadIdx.x % 8 * W; there && c < a.Dv; c += 8 * W) {
 		load<W>(x, dout + c);
 		load<W>(y, o + c);
 #pragma unroll
@@ -200,7 +229,7 @@ static __device__ __forceinline__ void gradient(float &s, float &dp, int b,
 {
 	float p, f;
 
-	if (j > i || i >= a.T) {
+	if (j > i || i >= a.T || j < first_key(a, b, i)) {
 		s = dp = 0;
 		return;
 	}
@@ -216,24 +245,25 @@ static __global__ void __launch_bounds__(32 * WARPS)
 			   const float *delta, const T *qkv, struct attn_arg a)
 {
 	extern __shared__ float area[];
-	int size = TILE * tile_ld(a.D), lane = threadIdx.x % 32;
-	float *query = area, *grad = query + size, *key = grad + size;
+	int size = TILE * tile_ld(a.D), sizev = TILE * tile_ld(a.Dv);
+	float *query = area, *grad = query + size, *key = grad + sizev;
 	float *value = key + size;
+	int lane = threadIdx.x % 32;
 	dropper drop(a.drop);
 	int b = blockIdx.x / a.H, h = blockIdx.x % a.H;
 	int i0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
 	struct attn_place at = attn_place(a, b, h);
 	float acc[ROWS][K] = {}, s[ROWS], dp[ROWS];
 
-	tile_load(query, qkv + at.q, a.ld, i0, a);
-	tile_load(grad, dout + at.o, a.ldo, i0, a);
-	for (int j0 = 0; j0 <= i0; j0 += TILE) {
+	tile_load(query, qkv + at.q, a.ld, i0, a.D, a);
+	tile_load(grad, dout + at.o, a.ldo, i0, a.Dv, a);
+	for (int j0 = first_key(a, b, i0) / TILE * TILE; j0 <= i0; j0 += TILE) {
 		__syncthreads();
-		tile_load(key, qkv + at.k, a.ld, j0, a);
-		tile_load(value, qkv + at.v, a.ld, j0, a);
+		tile_load(key, qkv + at.k, a.ld, j0, a.D, a);
+		tile_load(value, qkv + at.v, a.ld, j0, a.Dv, a);
 		__syncthreads();
 		products(s, query + row * tile_ld(a.D), key, a.D);
-		products(dp, grad + row * tile_ld(a.D), value, a.D);
+		products(dp, grad + row * tile_ld(a.Dv), value, a.Dv);
 #pragma unroll
 		for (int r = 0; r < ROWS; r++)
 			gradient(s[r], dp[r], b, h, i0 + row + r, j0 + lane,
@@ -243,7 +273,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
 	for (int r = 0; r < ROWS; r++)
 		s[r] = a.scale;
-	rows_store(dqkv + at.q, a.ld, acc, s, i0 + row, a);
+	rows_store(dqkv + at.q, a.ld, acc, s, i0 + row, a.D, a);
 }
 
 template <typename T, int K>
@@ -252,33 +282,34 @@ static __global__ void __launch_bounds__(32 * WARPS)
 			const float *delta, const T *qkv, struct attn_arg a)
 {
 	extern __shared__ float area[];
-	int size = TILE * tile_ld(a.D), lane = threadIdx.x % 32;
-	float *key = area, *value = key + size, *query = value + size;
+	int size = TILE * tile_ld(a.D), sizev = TILE * tile_ld(a.Dv);
+	float *key = area, *value = key + size, *query = value + sizev;
 	float *grad = query + size;
+	int lane = threadIdx.x % 32;
 	dropper drop(a.drop);
 	int b = blockIdx.x / a.G, h0 = blockIdx.x % a.G * a.per;
 	int j0 = blockIdx.y * TILE, row = threadIdx.x / 32 * ROWS;
 	struct attn_place at = attn_place(a, b, h0);
 	float dk[ROWS][K] = {}, dv[ROWS][K] = {}, s[ROWS], dp[ROWS];
 
-	tile_load(key, qkv + at.k, a.ld, j0, a);
-	tile_load(value, qkv + at.v, a.ld, j0, a);
+	tile_load(key, qkv + at.k, a.ld, j0, a.D, a);
+	tile_load(value, qkv + at.v, a.ld, j0, a.Dv, a);
 	for (int h = h0; h < h0 + a.per; h++) {
 		at = attn_place(a, b, h);
 		for (int i0 = j0; i0 < a.T; i0 += TILE) {
 			__syncthreads();
-			tile_load(query, qkv + at.q, a.ld, i0, a);
-			tile_load(grad, dout + at.o, a.ldo, i0, a);
+			tile_load(query, qkv + at.q, a.ld, i0, a.D, a);
+			tile_load(grad, dout + at.o, a.ldo, i0, a.Dv, a);
 			__syncthreads();
 			products(s, key + row * tile_ld(a.D), query, a.D);
-			products(dp, value + row * tile_ld(a.D), grad, a.D);
+			products(dp, value + row * tile_ld(a.Dv), grad, a.Dv);
 #pragma unroll
 			for (int r = 0; r < ROWS; r++)
 				gradient(s[r], dp[r], b, h, i0 + lane,
 					 j0 + row + r, lse + at.lse,
 					 delta + at.lse, drop, a);
 			spread(dk, s, query, a.D);
-			spread(dv, dp, grad, a.D);
+			spread(dv, dp, grad, a.Dv);
 		}
 	}
 #pragma unroll
@@ -286,11 +317,38 @@ static __global__ void __launch_bounds__(32 * WARPS)
 		s[r] = a.scale;
 		dp[r] = 1;
 	}
-	rows_store(dqkv + at.k, a.ld, dk, s, j0 + row, a);
-	rows_store(dqkv + at.v, a.ld, dv, dp, j0 + row, a);
+	rows_store(dqkv + at.k, a.ld, dk, s, j0 + row, a.D, a);
+	rows_store(dqkv + at.v, a.ld, dv, dp, j0 + row, a.Dv, a);
 }
 
-static struct attn_arg attn_arg(const struct kern_attn_dims *d)
+/* dsink[h] -= the sum over rows of the sink's share times delta. */
+template <typename T>
+static __global__ void sink_kernel(float *dsink, const T *sink,
+				   const float *lse, const float *delta,
+				   struct attn_arg a)
+{
+	__shared__ double part[256];
+	int h = blockIdx.x, t = threadIdx.x;
+	double sum = 0;
+
+	for (int64_t n = t; n < (int64_t)a.B * a.T; n += 256) {
+		int64_t at = (n / a.T * a.H + h) * a.T + n % a.T;
+
+		sum += exp((double)(float)sink[h] - (double)lse[at]) *
+		       (double)delta[at];
+	}
+	part[t] = sum;
+	for (int k = 128; k; k /= 2) {
+		__syncthreads();
+		if (t < k)
+			part[t] += part[t + k];
+	}
+	if (t == 0)
+		dsink[h] -= (float)part[0];
+}
+
+static struct attn_arg attn_arg(const struct kern_attn_dims *d,
+				const int32_t *doc)
 {
 	struct attn_arg a = {};
 
@@ -299,9 +357,13 @@ static struct attn_arg attn_arg(const struct kern_attn_dims *d)
 	a.H = (int)d->H;
 	a.G = (int)d->G;
 	a.D = (int)d->D;
+	a.Dv = (int)d->Dv;
 	a.per = (int)(d->H / d->G);
-	a.ld = (d->H + 2 * d->G) * d->D;
-	a.ldo = d->H * d->D;
+	a.window = (int)d->window;
+	a.sink = d->sink;
+	a.doc = doc;
+	a.ld = kern_attn_row(d);
+	a.ldo = d->H * d->Dv;
 	a.scale = (float)d->scale;
 	a.heads = d->heads;
 	a.head0 = d->head0;
@@ -309,11 +371,12 @@ static struct attn_arg attn_arg(const struct kern_attn_dims *d)
 	return a;
 }
 
-/* Bytes of TILES tiles; KERNEL is told that it may use so much. */
+/* Bytes of so many tiles; KERNEL is told that it may use so much. */
 template <typename F>
-static int shared_for(F *kernel, int tiles, const struct attn_arg &a)
+static int shared_for(F *kernel, int keys, int values, const struct attn_arg &a)
 {
-	int bytes = tiles * TILE * tile_ld(a.D) * (int)sizeof(float);
+	int row = keys * tile_ld(a.D) + values * tile_ld(a.Dv);
+	int bytes = TILE * row * (int)sizeof(float);
 
 	cudaFuncSetAttribute(
 		kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -343,10 +406,10 @@ template <typename T> static bool by_cudnn(const struct kern_attn_dims *d)
 
 template <typename T>
 void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
-		       const void *, const int32_t *, void *scratch,
+		       const void *sink, const int32_t *doc, void *scratch,
 		       const struct kern_attn_dims *dims)
 {
-	struct attn_arg a = attn_arg(dims);
+	struct attn_arg a = attn_arg(dims, doc);
 	dim3 grid(a.B * a.H, (unsigned)ceil_div(a.T, TILE));
 
 	if (by_cudnn<T>(dims)) {
@@ -354,23 +417,24 @@ void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
 		return;
 	}
 	if constexpr (sizeof(T) == 2)
-		if (attn_wgmma_fwd(q, (T *)o, (float *)lse, (const T *)qkv,
-				   &a) ||
-		    attn_mma_fwd(q, (T *)o, (float *)lse, (const T *)qkv, &a))
+		if (kern_attn_plain(dims) &&
+		    (attn_wgmma_fwd(q, (T *)o, (float *)lse, (const T *)qkv,
+				    &a) ||
+		     attn_mma_fwd(q, (T *)o, (float *)lse, (const T *)qkv, &a)))
 			return;
-	WITH_COLUMNS(a.D, K,
+	WITH_COLUMNS(max(a.D, a.Dv), K,
 		     LAUNCH(q, (fwd_kernel<T, K>), grid, 32 * WARPS,
-			    shared_for(fwd_kernel<T, K>, 3, a), (T *)o,
-			    (float *)lse, (const T *)qkv, a));
+			    shared_for(fwd_kernel<T, K>, 2, 1, a), (T *)o,
+			    (float *)lse, (const T *)qkv, (const T *)sink, a));
 }
 
 template <typename T>
-void cuda_attn<T>::bwd(struct queue *q, void *dqkv, void *, const void *dout,
-		       const void *o, const void *lse, const void *qkv,
-		       const void *, const int32_t *, void *scratch,
-		       const struct kern_attn_dims *dims)
+void cuda_attn<T>::bwd(struct queue *q, void *dqkv, void *dsink,
+		       const void *dout, const void *o, const void *lse,
+		       const void *qkv, const void *sink, const int32_t *doc,
+		       void *scratch, const struct kern_attn_dims *dims)
 {
-	struct attn_arg a = attn_arg(dims);
+	struct attn_arg a = attn_arg(dims, doc);
 	int64_t items = (int64_t)a.B * a.T * a.H;
 	unsigned tiles = (unsigned)ceil_div(a.T, TILE);
 	float *delta = (float *)scratch;
@@ -379,25 +443,31 @@ void cuda_attn<T>::bwd(struct queue *q, void *dqkv, void *, const void *dout,
 		kern_cudnn_bwd(q, dqkv, dout, o, lse, qkv, scratch, dims);
 		return;
 	}
-	WITH_WIDTH(T, W, a.D % WIDE<T> == 0 && aligned({dout, o}),
+	WITH_WIDTH(T, W, a.Dv % WIDE<T> == 0 && aligned({dout, o}),
 		   LAUNCH(q, (delta_kernel<W, T>),
 			  (unsigned)ceil_div(items, 4 * WARPS), 32 * WARPS, 0,
 			  delta, (const T *)dout, (const T *)o, a));
+	if (a.sink == KERN_SINK_LEARNED)
+		LAUNCH(q, sink_kernel<T>, a.H, 256, 0, (float *)dsink,
+		       (const T *)sink, (const float *)lse, delta, a);
 	if constexpr (sizeof(T) == 2)
-		if (attn_wgmma_bwd(q, (T *)dqkv, (const T *)dout,
-				   (const float *)lse, delta, (const T *)qkv,
-				   &a) ||
-		    attn_mma_bwd(q, (T *)dqkv, (const T *)dout,
-				 (const float *)lse, delta, (const T *)qkv, &a))
+		if (kern_attn_plain(dims) &&
+		    (attn_wgmma_bwd(q, (T *)dqkv, (const T *)dout,
+				    (const float *)lse, delta, (const T *)qkv,
+				    &a) ||
+		     attn_mma_bwd(q, (T *)dqkv, (const T *)dout,
+				  (const float *)lse, delta, (const T *)qkv,
+				  &a)))
 			return;
-	WITH_COLUMNS(a.D, K,
+	WITH_COLUMNS(max(a.D, a.Dv), K,
 		     LAUNCH(q, (bwd_queries_kernel<T, K>),
 			    dim3(a.B * a.H, tiles), 32 * WARPS,
-			    shared_for(bwd_queries_kernel<T, K>, 4, a),
+			    shared_for(bwd_queries_kernel<T, K>, 2, 2, a),
 			    (T *)dqkv, (const T *)dout, (const float *)lse,
 			    delta, (const T *)qkv, a);
 		     LAUNCH(q, (bwd_keys_kernel<T, K>), dim3(a.B * a.G, tiles),
-			    32 * WARPS, shared_for(bwd_keys_kernel<T, K>, 4, a),
+			    32 * WARPS,
+			    shared_for(bwd_keys_kernel<T, K>, 2, 2, a),
 			    (T *)dqkv, (const T *)dout, (const float *)lse,
 			    delta, (const T *)qkv, a));
 }

@@ -6,9 +6,12 @@
 #include "kernels/kern_cuda.h"
 
 struct attn_arg {
-	int B, T, H, G, D, per; /* per: query heads of a group */
-	int64_t ld, ldo;	/* from a token's row to the next */
+	int B, T, H, G, D, Dv, per; /* per: query heads of a group */
+	int window;		    /* 0: none */
+	int64_t ld, ldo;	    /* from a token's row to the next */
 	float scale;
+	const int32_t *doc; /* (B, T) or NULL */
+	enum kern_sink sink;
 	int64_t heads, head0;
 	struct drop_arg drop;
 };
@@ -22,10 +25,10 @@ static __device__ __forceinline__ struct attn_place attn_place(
 	const struct attn_arg &a, int b, int h)
 {
 	int64_t row = (int64_t)b * a.T, g = h / a.per;
-	int64_t group = row * a.ld + g * (a.per + 2) * a.D;
+	int64_t group = row * a.ld + g * ((a.per + 1) * a.D + a.Dv);
 
 	return {group + h % a.per * a.D, group + a.per * a.D,
-		group + (a.per + 1) * a.D, row * a.ldo + (int64_t)h * a.D,
+		group + (a.per + 1) * a.D, row * a.ldo + (int64_t)h * a.Dv,
 		((int64_t)b * a.H + h) * a.T};
 }
 
@@ -40,7 +43,8 @@ static __device__ __forceinline__ int64_t attn_elem(const struct attn_arg &a,
 /*
  * Attention in bf16 on tensor cores: wgmma on sm_90a with D <= 128, mma on
  * sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to 16
- * bytes.  True if it did the work.
+ * bytes, and nothing beside: no window, sinks or documents, Dv = D.  True if
+ * it did the work.
  */
 bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
 		    const struct attn_arg *a);

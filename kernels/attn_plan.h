@@ -96,17 +96,26 @@ static inline int64_t kern_cudnn_sums(const struct kern_attn_dims *d)
 	return kern_cudnn_round(v.chunk * v.heads * d->T * 4);
 }
 
+/* Whether there is nothing beside causal attention and dropout. */
+static inline bool kern_attn_plain(const struct kern_attn_dims *d)
+{
+	return !d->window && d->sink == KERN_SINK_NONE && !d->docs &&
+	       d->Dv == d->D;
+}
+
 /*
  * The attention that runs for dims D and elements of SIZE bytes: cuDNN's if
  * d->backend wants it, HAS_CUDNN, and it can: bf16, no dropout of attention,
- * D a multiple of 8 up to 256, and a head's workspace within bounds.
+ * D a multiple of 8 up to 256, a head's workspace within bounds, and it is
+ * plain.
  */
 static inline enum kern_attn kern_attn_backend(const struct kern_attn_dims *d,
 					       bool has_cudnn, size_t size)
 {
 	return d->backend == KERN_ATTN_CUDNN && has_cudnn && size == 2 &&
-			       !(d->drop.p > 0) && d->D % 8 == 0 &&
-			       d->D <= 256 && kern_cudnn_view(d).chunk > 0
+			       !(d->drop.p > 0) && kern_attn_plain(d) &&
+			       d->D % 8 == 0 && d->D <= 256 &&
+			       kern_cudnn_view(d).chunk > 0
 		       ? KERN_ATTN_CUDNN
 		       : KERN_ATTN_OWN;
 }

@@ -59,7 +59,7 @@ static cudaError_t put(struct queue *q, char *y, int64_t step, const void *x,
 				 q->stream);
 }
 
-/* Zeros are set before, not part by part: see test/bench/NOTES.md. */
+/* Zeros are set before, all at once. */
 void cuda_join(struct queue *q, void *y, const void *a, const void *b,
 	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C)
 {

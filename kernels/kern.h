@@ -105,10 +105,10 @@ struct kern_attn_dims {
 		drop; /* element ((row0 + b T + i) heads + head0 + h) T + j */
 	int64_t heads, head0; /* query heads of the model; this rank's first */
 	enum kern_attn backend;
-	/* So far only the CPU's tables look at the rest, and at a Dv that is
-	 * not D: keys that a query sees, its own included; 0: all before it. */
+	/* keys that a query sees, its own included; 0: all before it */
 	int64_t window;
 	enum kern_sink sink;
+	bool docs; /* whether the ops get documents */
 };
 
 static inline int64_t kern_attn_row(const struct kern_attn_dims *d)

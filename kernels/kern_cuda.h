@@ -349,6 +349,17 @@ template <typename T> struct cuda_rope {
 			 bool interleaved, int sign);
 };
 
+template <typename T> struct cuda_latent {
+	static void fwd(struct queue *q, void *qkv, const void *query,
+			const void *kv, const void *pos, const void *table,
+			const struct kern_attn_dims *dims, int64_t P,
+			int64_t R);
+	static void bwd(struct queue *q, void *dquery, void *dkv, void *dpos,
+			const void *dqkv, const void *table,
+			const struct kern_attn_dims *dims, int64_t P,
+			int64_t R);
+};
+
 template <typename T> struct cuda_attn {
 	static void fwd(struct queue *q, void *o, void *lse, const void *qkv,
 			const void *sink, const int32_t *doc, void *scratch,

@@ -12,13 +12,16 @@
 	.linear_bwd_x = cuda_linear<T>::bwd_x,                                \
 	.linear_bwd_w = cuda_linear<T>::bwd_w,                                \
 	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,     \
+	.latent_fwd = cuda_latent<T>::fwd, .latent_bwd = cuda_latent<T>::bwd, \
 	.attn_fwd = cuda_attn<T>::fwd, .attn_bwd = cuda_attn<T>::bwd,         \
-	.attn_scratch = cuda_attn<T>::scratch, .act_fwd = cuda_act<T>::fwd,   \
-	.act_bwd = cuda_act<T>::bwd, .route_fwd = cuda_route<T>::fwd,         \
-	.tally = cuda_tally, .route_loss = cuda_route_loss,                   \
-	.route_bwd = cuda_route<T>::bwd, .balance = cuda_route<T>::balance,   \
-	.gather = cuda_moe<T>::gather, .combine = cuda_moe<T>::combine,       \
-	.experts_fwd = cuda_moe<T>::fwd, .experts_bwd_x = cuda_moe<T>::bwd_x, \
+	.attn_scratch = cuda_attn<T>::scratch, .pos_at = nullptr,             \
+	.rope_at = nullptr, .latent_at = nullptr, .attn_at = nullptr,         \
+	.act_fwd = cuda_act<T>::fwd, .act_bwd = cuda_act<T>::bwd,             \
+	.route_fwd = cuda_route<T>::fwd, .tally = cuda_tally,                 \
+	.route_loss = cuda_route_loss, .route_bwd = cuda_route<T>::bwd,       \
+	.balance = cuda_route<T>::balance, .gather = cuda_moe<T>::gather,     \
+	.combine = cuda_moe<T>::combine, .experts_fwd = cuda_moe<T>::fwd,     \
+	.experts_bwd_x = cuda_moe<T>::bwd_x,                                  \
 	.experts_bwd_w = cuda_moe<T>::bwd_w,                                  \
 	.expert_act_fwd = cuda_expert_act<T>::fwd,                            \
 	.expert_act_bwd = cuda_expert_act<T>::bwd, .ce_max = cuda_ce<T>::max, \

@@ -27,61 +27,116 @@ static struct kern_attn_dims dims_new(int64_t B, int64_t T, int64_t H,
 	return d;
 }
 
+/* A few documents of any length in each of B samples of T tokens. */
+static struct arr *documents(int64_t B, int64_t T)
+{
+	std::vector<int32_t> doc;
+
+	for (int64_t n = 0; n < B * T; n++)
+		doc.push_back(n % T && rnd32() % 40 ? doc[(size_t)n - 1]
+						    : (int32_t)(n % T));
+	return ints_of(doc.data(), B * T);
+}
+
 /* Each op of K against cpu_f64's, which gives the backward's o and lse. */
 static void test_small(const struct kern &k, enum type t,
 		       const struct kern_attn_dims &d, double p)
 {
 	const struct kern &cpu = kern_cpu_f64;
-	int64_t N = d.B * d.T, row = (d.H + 2 * d.G) * d.D;
-	char name[100];
+	int64_t N = d.B * d.T, row = kern_attn_row(&d);
+	bool learned = d.sink == KERN_SINK_LEARNED;
+	char name[160];
 
 	drop_set(p, 1000);
 	struct kern_attn_dims dr = d, dd = d;
 
 	dr.drop = drop_ref;
 	dd.drop = drop_dev;
-	snprintf(name, sizeof(name), "B %ld T %ld H %ld G %ld D %ld p %g%s",
-		 (long)d.B, (long)d.T, (long)d.H, (long)d.G, (long)d.D, p,
+	snprintf(name, sizeof(name),
+		 "B %ld T %ld H %ld G %ld D %ld %ld p %g window %ld sink %d "
+		 "docs %d%s",
+		 (long)d.B, (long)d.T, (long)d.H, (long)d.G, (long)d.D,
+		 (long)d.Dv, p, (long)d.window, (int)d.sink, d.docs,
 		 d.backend == KERN_ATTN_CUDNN ? " cudnn" : "");
 	std::vector<double> work(cpu.attn_scratch(&dr) / sizeof(double));
+	std::vector<double> sinks = randoms(d.H, 2);
 	struct arr *scratch = scratch_new(k.attn_scratch(&dd));
-	struct arr *o = out(t, N * d.H * d.D), *lse = out(F32, d.B * d.H * d.T);
-	struct arr *qkv = in(t, N * row);
+	struct arr *o = out(t, N * d.H * d.Dv);
+	struct arr *lse = out(F32, d.B * d.H * d.T);
+	struct arr *qkv = in(t, N * row), *doc = documents(d.B, d.T);
+	struct arr *sink = with(t, sinks, false);
+	std::vector<int32_t> starts = doc->ints;
 	std::vector<double> o_ref, lse_ref, qkv_ref = qkv->ref;
+	const int32_t *begin = d.docs ? starts.data() : NULL;
 
 	o->tol = t == BF16 ? 5e-3 : 3e-6;
 	lse->tol = 3e-6;
 	check(
 		[&] {
-			cpu.attn_fwd(NULL, ref(o), ref(lse), ref(qkv), NULL,
-				     NULL, work.data(), &dr);
+			cpu.attn_fwd(NULL, ref(o), ref(lse), ref(qkv),
+				     learned ? ref(sink) : NULL, begin,
+				     work.data(), &dr);
 			o_ref = o->ref;
 			lse_ref = lse->ref;
 		},
 		[&] {
-			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv), NULL,
-				   NULL, dev(scratch), &dd);
+			k.attn_fwd(queue, dev(o), dev(lse), dev(qkv),
+				   learned ? dev(sink) : NULL,
+				   d.docs ? (const int32_t *)dev(doc) : NULL,
+				   dev(scratch), &dd);
 		},
 		"%s attn_fwd %s", k.name, name);
 	scratch = scratch_new(k.attn_scratch(&dd));
 	qkv = with(t, qkv_ref, false);
 	o = with(t, o_ref, false);
 	lse = with(F32, lse_ref, false);
-	struct arr *dout = in(t, N * d.H * d.D), *dqkv = out(t, N * row);
+	sink = with(t, sinks, false);
+	doc = ints_of(starts.data(), N);
+	struct arr *dout = in(t, N * d.H * d.Dv), *dqkv = out(t, N * row);
+	struct arr *dsink = inout(F32, d.H);
 
 	dqkv->tol = t == BF16 ? 6e-3 : 5e-6;
+	dsink->tol = t == BF16 ? 1e-3 : 5e-6;
 	check(
 		[&] {
-			cpu.attn_bwd(NULL, ref(dqkv), NULL, ref(dout), ref(o),
-				     ref(lse), ref(qkv), NULL, NULL,
+			cpu.attn_bwd(NULL, ref(dqkv),
+				     learned ? ref(dsink) : NULL, ref(dout),
+				     ref(o), ref(lse), ref(qkv),
+				     learned ? ref(sink) : NULL, begin,
 				     work.data(), &dr);
 		},
 		[&] {
-			k.attn_bwd(queue, dev(dqkv), NULL, dev(dout), dev(o),
-				   dev(lse), dev(qkv), NULL, NULL, dev(scratch),
-				   &dd);
+			k.attn_bwd(queue, dev(dqkv),
+				   learned ? dev(dsink) : NULL, dev(dout),
+				   dev(o), dev(lse), dev(qkv),
+				   learned ? dev(sink) : NULL,
+				   d.docs ? (const int32_t *)dev(doc) : NULL,
+				   dev(scratch), &dd);
 		},
 		"%s attn_bwd %s", k.name, name);
+}
+
+/* Windows, sinks, documents, and values of another width than keys. */
+static void test_more(const struct kern &k, enum type t, enum kern_attn who)
+{
+	static const int64_t shapes[][6] = {
+		{2, 100, 4, 2, 64, 64},	  {1, 257, 2, 1, 128, 128},
+		{2, 65, 2, 2, 24, 16},	  {1, 300, 3, 1, 20, 20},
+		{2, 130, 2, 2, 192, 128}, {1, 99, 2, 2, 16, 40},
+	};
+	static const int64_t windows[] = {0, 1, 31, 64, 1000};
+
+	for (int i = 0; i < 30; i++) {
+		const int64_t *s = shapes[i % 6];
+		struct kern_attn_dims d =
+			dims_new(s[0], s[1], s[2], s[3], s[4], who);
+
+		d.Dv = s[5];
+		d.window = windows[i % 5];
+		d.sink = (enum kern_sink)(i % 3);
+		d.docs = i / 2 % 2;
+		test_small(k, t, d, i % 7 == 0 ? 0.2 : 0);
+	}
 }
 
 static void test_smalls(const struct kern &k, enum type t, enum kern_attn who)
@@ -337,6 +392,8 @@ int main(int argc, char **argv)
 		return 0;
 	test_smalls(kern_cuda_f32, F32, KERN_ATTN_OWN);
 	test_smalls(kern_cuda_bf16, BF16, KERN_ATTN_OWN);
+	test_more(kern_cuda_f32, F32, KERN_ATTN_OWN);
+	test_more(kern_cuda_bf16, BF16, KERN_ATTN_CUDNN);
 	test_cudnn();
 	return test_close();
 }

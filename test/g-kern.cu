@@ -149,6 +149,37 @@ static void test_linear(const struct kern &k, enum type t, int64_t N,
 	      k.name, N, out_);
 }
 
+/* Both ops of latent attention's heads. */
+static void test_latent(const struct kern &k, enum type t, int64_t H, int64_t D,
+			int64_t Dv, int64_t part, int64_t R)
+{
+	struct kern_attn_dims d = {};
+	int64_t N = 2 * 33, wide = H * (D - part + Dv);
+
+	d.B = 2;
+	d.T = 33;
+	d.H = d.G = H;
+	d.D = D;
+	d.Dv = Dv;
+	struct arr *qkv = out(t, N * kern_attn_row(&d));
+	struct arr *query = in(t, N * H * D), *kv = in(t, N * wide);
+	struct arr *pos = in(t, N * part), *table = in(F32, d.T * 2 * R);
+
+	check(BOTH(k, latent_fwd, P(qkv), P(query), P(kv), P(pos), P(table), &d,
+		   part, R),
+	      "%s latent_fwd H %ld D %ld Dv %ld P %ld R %ld", k.name, H, D, Dv,
+	      part, R);
+	struct arr *dqkv = in(t, N * kern_attn_row(&d));
+	struct arr *dquery = out(t, N * H * D), *dkv = out(t, N * wide);
+	struct arr *dpos = out(t, N * part);
+
+	table = in(F32, d.T * 2 * R);
+	check(BOTH(k, latent_bwd, P(dquery), P(dkv), P(dpos), P(dqkv), P(table),
+		   &d, part, R),
+	      "%s latent_bwd H %ld D %ld Dv %ld P %ld R %ld", k.name, H, D, Dv,
+	      part, R);
+}
+
 static void test_rope(const struct kern &k, enum type t, int64_t D, int64_t R,
 		      bool interleaved, int sign)
 {
@@ -255,7 +286,7 @@ static void test_scalars(const struct kern &k, bool counts, double clip)
 	s.key[0] = 1;
 	s.key[1] = 2;
 	s.clip = clip;
-	s.metrics[METRIC_SUMSQ] = counts ? 2 : INFINITY;
+	s.metrics[METRIC_SUMSQ] = 2;
 	s.metrics[METRIC_SUMSQ + GRADS_MTP] = 3;
 	s.metrics[METRIC_TOKENS] = 5;
 	s.per_token = counts;
@@ -289,6 +320,7 @@ static void test_elem(const struct kern &k, enum type t, int64_t n)
 	      [&] { k.copy(queue, dev(y), dev(x), bytes); }, "%s copy %ld",
 	      k.name, n);
 	struct arr *z = out(t, 3 * n);
+	x = in(t, n);
 	check([&] { CPU.join(NULL, ref(z), NULL, ref(x), ref(x), n, 8, 8, 8); },
 	      [&] {
 		      k.join(queue, dev(z), NULL, dev(x), dev(x), n,
@@ -324,6 +356,8 @@ static void test_all(const struct kern &k, enum type t)
 	test_linear(k, t, 1000, 768, 512);
 	test_linear(k, t, 3001, 36, 40);
 	for (int i = 0; i < 4; i++) {
+		test_latent(k, t, 3, i & 1 ? 192 : 24, i & 2 ? 128 : 16,
+			    i & 1 ? 64 : 8, i & 1 ? 32 : 3);
 		test_rope(k, t, 64, i & 1 ? 32 : 16, i & 2, 1);
 		test_rope(k, t, 10, i & 1 ? 5 : 3, i & 2, -1);
 	}

@@ -319,6 +319,7 @@ struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
 
 	return (struct kern_attn_dims){
 		.sink = (enum kern_sink)s->softmax_type,
+		.docs = c->run.reset_attention_mask,
 		.B = c->run.micro_batch_size,
 		.T = s->seq_length,
 		.H = heads,

@@ -231,26 +231,6 @@ void config_unused(const struct config *c, struct report *r)
 		   field_from(&group##_group, &c->group, &c->group.member), \
 		   __VA_ARGS__)
 
-/* What attention has on CPUs only. */
-static void unserved_attention(const struct config *c, struct report *r)
-{
-	if (c->spec.device != DEVICE_CUDA)
-		return;
-	if (c->shape.window_size.count)
-		UNSERVED("served-attention", shape, window_size,
-			 "windows of attention are run on CPUs only so far");
-	if (c->shape.softmax_type != SOFTMAX_VANILLA)
-		UNSERVED("served-attention", shape, softmax_type,
-			 "sinks of attention are run on CPUs only so far");
-	if (c->run.reset_attention_mask)
-		UNSERVED("served-attention", run, reset_attention_mask,
-			 "attention that stops at documents is run on CPUs "
-			 "only so far");
-	if (c->shape.multi_latent_attention)
-		UNSERVED("served-attention", shape, multi_latent_attention,
-			 "latent attention is run on CPUs only so far");
-}
-
 static void unserved_spec(const struct config *c, struct report *r)
 {
 	int dtype = c->spec.params_dtype;
@@ -334,7 +314,6 @@ int config_unserved(const struct config *c, struct report *r)
 			 "only no_shard and optim are run so far");
 	unserved_experts(c, r);
 	unserved_spec(c, r);
-	unserved_attention(c, r);
 	unserved_run(c, r);
 	return (int)(report_count(r, WARNING) - before);
 }
