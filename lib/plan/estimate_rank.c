@@ -66,14 +66,20 @@ static double standing(const struct estimator *s)
 {
 	const struct config *c = s->dims.config;
 	const struct shape *shape = &c->shape;
-	int64_t groups = shape_groups(shape), tp = s->dims.tp;
+	int64_t groups, last = 0, tp = s->dims.tp;
 	struct kern_attn_dims d;
-	double table = s->dims.T * 2 * (double)rope_pairs(shape);
+	double table = s->dims.T * 2 * (double)rope_pairs(shape), most = 0;
 
-	d = prog_attn_dims(c, shape->num_attention_heads / tp,
-			   groups < tp ? 1 : groups / tp, 0);
-	d.T /= s->dims.cp;
-	return table * s->dims.sum + (double)prog_attn_scratch(c, &d);
+	for (int64_t n = 0; n < shape->num_layers; n++, last = groups) {
+		groups = shape_layer_groups(shape, n);
+		if (groups < 1 || groups == last)
+			continue;
+		d = prog_attn_dims(c, shape->num_attention_heads / tp,
+				   groups < tp ? 1 : groups / tp, 0);
+		d.T /= s->dims.cp;
+		most = fmax(most, (double)prog_attn_scratch(c, &d));
+	}
+	return table * s->dims.sum + most;
 }
 
 double estimate_peak(const struct estimator *s, const struct pipeline *p,
