@@ -113,13 +113,25 @@ double estimate_buffers(const struct estimator *s)
 	return bytes;
 }
 
+static int64_t host_room(int64_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
 int64_t estimate_host(const struct estimator *s, int64_t m)
 {
-	int64_t ids = (4 * m * (int64_t)s->dims.N + 63) / 64 * 64;
-	int64_t sums = (8 * m + 63) / 64 * 64;
+	const struct config *c = s->dims.config;
+	int64_t depths = c->shape.mtp_num_layers, heads = 1 + depths;
+	int64_t ids = 4 * m * (int64_t)s->dims.N;
+	int64_t all = host_room(sizeof(struct kern_scalars)) +
+		      2 * host_room(heads * ids) + 2 * host_room(8 * heads * m);
 
-	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 + 2 * ids +
-	       2 * sums;
+	if (c->run.reset_attention_mask)
+		all += host_room(ids);
+	if (c->run.reset_position_ids &&
+	    c->shape.position_embedding_type == POS_LEARNED)
+		all += host_room(heads * ids);
+	return all + 2 * host_room(8 * depths * m);
 }
 
 /* Bytes of a state whose type is DTYPE, an index behind fp32. */
