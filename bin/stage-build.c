@@ -171,8 +171,7 @@ static int one_rank(const struct options *o, const struct show *s,
 	if (!s->sum->counted)
 		return err_set(e, CODE_FINDINGS,
 			       "no rank in detail: the weights of linear "
-			       "attention, of gates, and of "
-			       "heterogeneous layers are not known yet");
+			       "attention and of gates are not known yet");
 	if (s->sum->planned ? plan_build(&p, c, world, rank, s->a, e)
 			    : plan_slice(&p, c, world, rank, s->a, e))
 		return -1;

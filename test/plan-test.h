@@ -71,22 +71,51 @@ static inline bool plan_config(struct config *c, const char *file,
 	"shape.rotary_scaling_factor=4.0"
 #define LATENT LATENT_WHOLE " shape.q_lora_rank=12 shape.qk_layernorm=true"
 
+/* Layers of all kinds; tp above the groups of some, and not of others. */
+#define OWN                                                        \
+	"shape.heterogeneous_num_query_groups=[8,2,0,-1,4,1,2,0] " \
+	"shape.heterogeneous_ffn_hidden_size=[48,0,24,-1,64,16,-1,48]"
+
+/* Layers that have attention. */
+static inline double attentions(const struct shape *s)
+{
+	int n = 0;
+
+	for (int64_t i = 0; i < s->num_layers; i++)
+		n += shape_layer_groups(s, i) > 0;
+	return n;
+}
+
+/* Linear layers in the place of halves. */
+static inline double linears(const struct shape *s)
+{
+	int n = 0;
+
+	for (int64_t i = 0; i < s->num_layers; i++)
+		n += (shape_layer_groups(s, i) < 0) +
+		     (shape_layer_ffn(s, i) < 0);
+	return n;
+}
+
 /* Width of the feed-forward halves that a token goes through, all layers. */
 static inline double ffn_width(const struct shape *s)
 {
-	double shared = 0, width = 0;
+	double shared = 0, width = 0, own;
 
 	if (IS_SET(s->moe_shared_expert_intermediate_size))
 		shared = (double)s->moe_shared_expert_intermediate_size;
-	for (int64_t n = 0; n < s->num_layers; n++)
+	for (int64_t n = 0; n < s->num_layers; n++) {
+		own = (double)shape_layer_ffn(s, n);
 		width += shape_is_moe(s, n) ? (double)(s->moe_router_topk *
 						       s->moe_ffn_hidden_size) +
 						      shared
-					    : (double)s->ffn_hidden_size;
+			 : own > 0 ? own
+				   : 0;
+	}
 	return width;
 }
 
-/* Latent attention's down projections, which each tp rank does by itself. */
+/* Latent attention's down projections. */
 static inline double down_products(const struct shape *s)
 {
 	int64_t out = s->kv_lora_rank + s->qk_pos_emb_head_dim + s->q_lora_rank;
@@ -94,15 +123,22 @@ static inline double down_products(const struct shape *s)
 	return s->multi_latent_attention ? (double)(s->hidden_size * out) : 0;
 }
 
+/* Products of a token that each tp rank does by itself, all layers. */
+static inline double whole_products(const struct shape *s)
+{
+	return attentions(s) * down_products(s) +
+	       linears(s) * (double)(s->hidden_size * s->hidden_size);
+}
+
 /* Products of a token on the way to queries, keys and values. */
-static inline double qkv_products(const struct shape *s)
+static inline double qkv_products(const struct shape *s, int64_t layer)
 {
 	int64_t rank = s->q_lora_rank ? s->q_lora_rank : s->hidden_size;
 	int64_t q = s->qk_head_dim + s->qk_pos_emb_head_dim;
 	int64_t kv = s->qk_head_dim + s->v_head_dim;
 
 	if (!s->multi_latent_attention)
-		return (double)(s->hidden_size * shape_qkv_rows(s));
+		return (double)(s->hidden_size * shape_qkv_rows(s, layer));
 	return down_products(s) + (double)(s->num_attention_heads *
 					   (rank * q + s->kv_lora_rank * kv));
 }
@@ -120,13 +156,14 @@ static inline double flops_model(const struct shape *s, int64_t padded_vocab,
 	double q = heads * (double)shape_head_width(s);
 	double v = heads * (double)shape_value_width(s);
 	double gate = s->gated_linear_unit ? 3 : 2;
-	double token = gate * h * ffn_width(s) +
-		       (double)s->num_layers * (qkv_products(s) + v * h) +
+	double token = gate * h * ffn_width(s) + linears(s) * h * h +
 		       h * (double)padded_vocab;
-	double sample =
-		6 * t * token + 3 * t * t * (q + v) * (double)s->num_layers;
 
-	return sample * (double)samples;
+	for (int64_t n = 0; n < s->num_layers; n++)
+		if (shape_layer_groups(s, n) > 0)
+			token += qkv_products(s, n) + v * h;
+	return (6 * t * token + 3 * t * t * (q + v) * attentions(s)) *
+	       (double)samples;
 }
 
 /* One layout of the grid. */

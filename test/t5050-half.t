@@ -22,7 +22,7 @@ near() {
 		END { exit n != 3 }' "$T/.a" "$T/.b"
 }
 
-for model in llama gpt2 mtp moe mla; do
+for model in llama gpt2 mtp moe mla own; do
 	worker "$T/32-$model" $model 1 $steps spec.params_dtype=fp32
 	for type in bf16 fp16; do
 		worker "$T/$type-$model" $model 1 $steps spec.params_dtype=$type \

@@ -66,7 +66,7 @@ pair() { # pair MODEL FROM TO
 	same_end "$name, resharded" "$T/whole-$1" "$T/c"
 }
 
-for model in llama gpt2 mtp moe mla-moe; do
+for model in llama gpt2 mtp moe mla-moe own; do
 	go "$T/whole-$model" $model one run.save_interval=6
 done
 
@@ -84,10 +84,12 @@ pair llama pp4empty dp2zero
 pair mtp alone tp2
 pair moe ep2dp4zero ep2tp2
 pair mla-moe ep2tp2 pp2dp2zero
+pair own tp4 pp2dp2zero
 if [ -n "${TRISECT_LONG:-}" ]; then
 	pair moe ep2tp2 pp2vp2
 	pair moe tp2 ep2dp4zero
 	pair mla-moe pp2vp2 ep2tp2
+	pair own pp2vp2 tp2
 	pair llama tp4 dp3
 	pair llama dp2zero tp4
 	pair gpt2 dp3 tp2pp2

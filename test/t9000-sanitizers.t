@@ -31,7 +31,7 @@ ok "cfg-finalize --gpu-memory" cfg-finalize --world 4 --gpus-per-node 2 \
 	--gpu-memory 80G etc/llama3-8B.cfg
 ok "cfg-finalize --junit" cfg-finalize --junit "$T/report.xml" etc
 ok "stage-build" stage-build --world 4 --svg "$T/map.svg" --json etc/demo.cfg
-for model in llama gpt2 mla; do
+for model in llama gpt2 mla own; do
 	ok "train-worker, $model" env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 		mpirun --oversubscribe -n 4 train-worker test/data/layouts/$model.cfg \
 		--set "run.dir=\"$T/$model\"" --set $set1 --set $set2 \

@@ -642,6 +642,8 @@ static void test_buffers_of_generation(void **state)
 	assert_true(plan_grid(4, EXPERTS_SHARED " shape.mtp_num_layers=2",
 			      check_generation) > 30);
 	assert_true(plan_grid(4, EXPERTS_APART, check_generation) > 10);
+	assert_true(plan_grid(4, OWN " shape.mtp_num_layers=2",
+			      check_generation) > 60);
 }
 
 static void test_buffers_are_there_when_needed(void **state)
@@ -687,6 +689,18 @@ static void test_buffers_of_latents(void **state)
 			      check_layout) > 60);
 }
 
+/* Layers with sizes of their own, and none in places. */
+static void test_buffers_of_own_layers(void **state)
+{
+	(void)state;
+	assert_true(plan_grid(4, OWN, check_layout) > 150);
+	assert_true(plan_grid(4,
+			      OWN " shape.mtp_num_layers=2 "
+				  "spec.device=\"cuda\" "
+				  "spec.params_dtype=\"bf16\"",
+			      check_layout) > 60);
+}
+
 /* Elements of 16 bits beside sums of 32. */
 static void test_buffers_of_a_gpu(void **state)
 {
@@ -708,6 +722,7 @@ int main(void)
 		cmocka_unit_test(test_buffers_of_depths),
 		cmocka_unit_test(test_buffers_of_experts),
 		cmocka_unit_test(test_buffers_of_latents),
+		cmocka_unit_test(test_buffers_of_own_layers),
 		cmocka_unit_test(test_buffers_of_a_gpu),
 		cmocka_unit_test(test_buffers_of_generation),
 	};

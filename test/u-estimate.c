@@ -81,10 +81,14 @@ static void test_planned(void **state)
 			  visit_planned);
 	cases += plan_grid(4, LATENT, visit_planned);
 	cases += plan_grid(4, LATENT_WHOLE, visit_planned);
+	cases += plan_grid(8, OWN, visit_planned);
+	cases += plan_grid(4, OWN " shape.mtp_num_layers=2", visit_planned);
 	assert_int_equal(cases, planned);
 	assert_true(planned > 400);
 	act_most = 0.2; /* some of them have 30 KiB in all */
 	plan_grid(4, "spec.device=cuda spec.params_dtype=bf16", visit_planned);
+	plan_grid(4, OWN " spec.device=cuda spec.params_dtype=bf16",
+		  visit_planned);
 }
 
 /* The heads of DeepSeek-V3, on CPUs. */
@@ -214,6 +218,8 @@ static void test_parameters(void **state)
 		"mistral-7b", "nemotron-nas",
 	};
 	static const char *const sets[] = {
+		OWN,
+		OWN " shape.mtp_num_layers=2 shape.add_bias_linear=true",
 		"shape.attention_output_gate=true",
 		"shape.softmax_type=learnable",
 		"shape.qk_layernorm=true shape.add_bias_linear=true",

@@ -322,6 +322,10 @@ static const struct {
 	{"mtp-llama", "shape.mtp_num_layers=1"},
 	{"mtp-llama", "shape.mtp_num_layers=3"},
 	{"moe-groups-mtp", ""},
+	{"own-gpt2", ""},
+	{"own-mtp", "shape.window_size=[3,0]"},
+	{"own-linear-mtp", ""},
+	{"own-none-mtp", ""},
 };
 enum { MODELS = sizeof(models) / sizeof(*models) };
 

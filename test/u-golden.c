@@ -79,10 +79,14 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"attn/kv_norm/w", "self_attention.kv_layernorm.weight"},
 		{"attn/kv_norm/b", "self_attention.kv_layernorm.bias"},
 		{"attn/sink", "self_attention.core_attention.softmax_offset"},
+		{"attn/linear/w", "self_attention.weight"},
+		{"attn/linear/b", "self_attention.bias"},
 		{"attn/proj/w", "self_attention.linear_proj.weight"},
 		{"attn/proj/b", "self_attention.linear_proj.bias"},
 		{"mlp_norm/w", "pre_mlp_layernorm.weight"},
 		{"mlp_norm/b", "pre_mlp_layernorm.bias"},
+		{"mlp/linear/w", "mlp.weight"},
+		{"mlp/linear/b", "mlp.bias"},
 		{"mlp/gate/w", "mlp.linear_fc1.weight"},
 		{"mlp/up/w", "mlp.linear_fc1.weight"},
 		{"mlp/fc1/w", "mlp.linear_fc1.weight"},
@@ -459,6 +463,10 @@ VARIANT(mtp_gpt2_tied, "mtp-gpt2-tied")
 VARIANT(mtp_gpt2_untied, "mtp-gpt2-untied")
 VARIANT(mtp_llama_detached, "mtp-llama-detached")
 VARIANT(mtp_gpt2_detached, "mtp-gpt2-detached")
+VARIANT(own_mtp, "own-mtp")
+VARIANT(own_gpt2, "own-gpt2")
+VARIANT(own_linear_mtp, "own-linear-mtp")
+VARIANT(own_none_mtp, "own-none-mtp")
 VARIANT(sink_learned, "sink-learned")
 VARIANT(sink_one, "sink-one")
 VARIANT(docs_llama, "docs-llama")
@@ -528,6 +536,10 @@ int main(void)
 		cmocka_unit_test(test_mtp_gpt2_untied),
 		cmocka_unit_test(test_mtp_llama_detached),
 		cmocka_unit_test(test_mtp_gpt2_detached),
+		cmocka_unit_test(test_own_mtp),
+		cmocka_unit_test(test_own_gpt2),
+		cmocka_unit_test(test_own_linear_mtp),
+		cmocka_unit_test(test_own_none_mtp),
 		cmocka_unit_test(test_sink_learned),
 		cmocka_unit_test(test_sink_one),
 		cmocka_unit_test(test_docs_llama),

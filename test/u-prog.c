@@ -304,6 +304,8 @@ static void test_no_deadlock_and_all_agree(void **state)
 	assert_true(plan_grid(8, EXPERTS_APART, check_layout) > 30);
 	assert_true(plan_grid(8, LATENT, check_layout) > 100);
 	assert_true(plan_grid(8, LATENT_WHOLE, check_layout) > 100);
+	assert_true(plan_grid(8, OWN " shape.mtp_num_layers=2", check_layout) >
+		    100);
 }
 
 static void test_generations(void **state)
@@ -314,6 +316,8 @@ static void test_generations(void **state)
 		    150);
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_generation) > 10);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_generation) > 100);
+	assert_true(plan_grid(8, OWN " shape.mtp_num_layers=2",
+			      check_generation) > 100);
 }
 
 /* Schedules whose order differs most from 1F1B. */

@@ -235,7 +235,7 @@ static void test_derived(void **state)
 	assert_int_equal(s->max_position_embeddings, 1024);
 	assert_true(s->add_qkv_bias);
 	assert_false(IS_SET(s->moe_ffn_hidden_size));
-	assert_int_equal(shape_qkv_rows(s), 144);
+	assert_int_equal(shape_qkv_rows(s, 0), 144);
 	for (size_t i = 0; i < sizeof(gated) / sizeof(*gated); i++) {
 		s = shape_of(arena_printf(&arena,
 					  LLAMA "num_layers = 1; "

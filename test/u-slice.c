@@ -122,13 +122,13 @@ static void check_shards(const struct slice *s, struct arena *a)
 /* Copies of k and v are the same rows on consecutive tp ranks. */
 static void check_kv(const struct slice *s, const struct slice *before)
 {
-	if (s->kv_copies == 1 || s->at.tp % s->kv_copies == 0)
+	if (s->at.tp == 0)
 		return;
 	for (int i = 0; i < s->params; i++) {
 		const struct param *p = &s->param[i], *q = &before->param[i];
 		const struct piece *x, *y;
 
-		if (!p->sum_kv)
+		if (!p->sum_kv || s->at.tp % p->kv_copies == 0)
 			continue;
 		x = &s->piece[p->first_piece + 1];
 		y = &before->piece[q->first_piece + 1];
@@ -199,6 +199,7 @@ static void test_every_weight_once(void **state)
 {
 	(void)state;
 	assert_true(plan_grid(24, "", check_layout) > 900);
+	assert_true(plan_grid(8, OWN, check_layout) > 100);
 }
 
 /* Experts, multi-token prediction and norms of q and k. */
@@ -210,6 +211,7 @@ static const char *const wide_shapes[] = {
 	"shape.mtp_num_layers=2",
 	"shape.mtp_num_layers=1 shape.qk_layernorm=true",
 	"shape.mtp_num_layers=3 shape.mtp_use_repeated_layer=true",
+	OWN " shape.mtp_num_layers=1 shape.add_bias_linear=true",
 	"shape.mtp_num_layers=1 "
 	"shape.share_embeddings_and_output_weights=true",
 };

@@ -85,6 +85,8 @@ static void test_one_rank_stands_for_all(void **state)
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_every_rank) > 100);
 	assert_true(plan_grid(8, EXPERTS_APART, check_every_rank) > 30);
 	assert_true(plan_grid(8, LATENT, check_every_rank) > 100);
+	assert_true(plan_grid(8, OWN " shape.mtp_num_layers=2",
+			      check_every_rank) > 100);
 }
 
 /*
@@ -98,23 +100,26 @@ static double model_flops(const struct sum *s)
 	int64_t rows = place_padded_vocab(&s->config->place, x->vocab_size);
 	double t = (double)x->seq_length, d = (double)shape_head_width(x);
 	double scores = t * t * (double)x->num_attention_heads * d;
-	double copies = 0, routers = 0, all = 2, own = 4, downs = 0;
+	double copies = 0, routers = 0, all = 2, own = 4, whole = 0;
 
-	if (s->grid.tp > shape_groups(x))
-		copies = (double)(s->grid.tp - shape_groups(x));
+	for (int64_t n = 0; n < x->num_layers; n++)
+		if (shape_layer_groups(x, n) > 0 &&
+		    s->grid.tp > shape_layer_groups(x, n))
+			copies +=
+				(double)(s->grid.tp - shape_layer_groups(x, n));
 	/* every tp rank routes all rows, and without sp backwards, too */
 	if (s->config->place.sequence_parallel && s->grid.tp > 1)
 		own /= s->grid.tp;
-	/* and so it is with the way down to latents */
+	/* and so it is with other products of all rows */
 	else
-		downs = 6 * t * down_products(x) * (s->grid.tp - 1);
+		whole = 6 * t * whole_products(x) * (s->grid.tp - 1);
 	for (int64_t n = 0; n < x->num_layers; n++)
 		routers += shape_is_moe(x, n);
 	routers *= (all + own) * s->grid.tp * t *
 		   (double)(samples * x->num_moe_experts * x->hidden_size);
 	return flops_model(x, rows, samples) + routers +
-	       (double)(samples * x->num_layers) *
-		       (scores + downs +
+	       (double)samples *
+		       (attentions(x) * scores + whole +
 			6 * t * 2 * d * copies * (double)x->hidden_size);
 }
 
@@ -150,6 +155,7 @@ static void test_totals_are_the_model(void **state)
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_totals) > 100);
 	assert_true(plan_grid(8, LATENT, check_totals) > 100);
 	assert_true(plan_grid(4, LATENT_WHOLE, check_totals) > 60);
+	assert_true(plan_grid(8, OWN, check_totals) > 100);
 }
 
 /* What is not served yet leaves out what is not known. */

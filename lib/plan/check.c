@@ -203,7 +203,7 @@ static const struct check table[] = {
 /* what train-worker does not run yet */
 {"served-mtp", WARNING, "train-worker runs no mtp_hsm yet"},
 {"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp; sinkhorn on CPUs only"},
-{"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, linear attention, heterogeneous layers"},
+{"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, no linear attention"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},
 {"served-mup", WARNING, "train-worker runs no muP yet"},

@@ -293,7 +293,7 @@ static const struct check_text table[] = {
 	"Warm-up, stable, decay: the last part's length cannot be derived, and is at most the whole."},
 {"served-activation", "shape.glu_linear_offset shape.activation_func_clamp_value", "glu_linear_offset = 1.0;", "glu_linear_offset = 0.0;",
 	"train-worker's activations have neither offset nor limit, and leaving them out would be another model."},
-{"served-attention", "shape.window_size shape.softmax_type shape.attention_output_gate shape.multi_latent_attention shape.experimental_attention_variant shape.heterogeneous_block_specs run.reset_attention_mask", "attention_output_gate = true;", "no attention_output_gate",
+{"served-attention", "shape.window_size shape.softmax_type shape.attention_output_gate shape.multi_latent_attention shape.experimental_attention_variant run.reset_attention_mask", "attention_output_gate = true;", "no attention_output_gate",
 	"train-worker's kernels compute causal softmax attention with grouped queries, and on CPUs within a window; anything else would be another model."},
 {"served-batch", "run.decrease_batch_size_if_needed run.step_batch_size_schedule run.eval_global_batch_size", "decrease_batch_size_if_needed = true;", "decrease_batch_size_if_needed = false;",
 	"The program of a step is planned for one number of micro-batches."},

@@ -122,8 +122,9 @@ static int count_slice(struct making *b, int pp, double params[CLASSES],
 		const struct param *x = &s.param[i];
 
 		sum_tp += x->sum_tp ? (double)(x->rows * x->cols) : 0;
-		sum_kv += x->sum_kv ? (double)((x->rows - x->kv_row) * x->cols)
-				    : 0;
+		if (x->sum_kv)
+			sum_kv += (double)((x->rows - x->kv_row) * x->cols *
+					   (s.kv_ranks / x->kv_copies));
 	}
 	/* a buffer ends at a multiple of 64 bytes */
 	*packed = ceil(fmax(sum_tp, sum_kv) * b->s.dims.sum / 64) * 64;

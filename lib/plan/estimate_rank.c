@@ -66,14 +66,20 @@ static double standing(const struct estimator *s)
 {
 	const struct config *c = s->dims.config;
 	const struct shape *shape = &c->shape;
-	int64_t groups = shape_groups(shape), tp = s->dims.tp;
+	int64_t groups, last = 0, tp = s->dims.tp;
 	struct kern_attn_dims d;
-	double table = s->dims.T * 2 * (double)rope_pairs(shape);
+	double table = s->dims.T * 2 * (double)rope_pairs(shape), most = 0;
 
-	d = prog_attn_dims(c, shape->num_attention_heads / tp,
-			   groups < tp ? 1 : groups / tp, 0);
-	d.T /= s->dims.cp;
-	return table * s->dims.sum + (double)prog_attn_scratch(c, &d);
+	for (int64_t n = 0; n < shape->num_layers; n++, last = groups) {
+		groups = shape_layer_groups(shape, n);
+		if (groups < 1 || groups == last)
+			continue;
+		d = prog_attn_dims(c, shape->num_attention_heads / tp,
+				   groups < tp ? 1 : groups / tp, 0);
+		d.T /= s->dims.cp;
+		most = fmax(most, (double)prog_attn_scratch(c, &d));
+	}
+	return table * s->dims.sum + most;
 }
 
 double estimate_peak(const struct estimator *s, const struct pipeline *p,
@@ -107,13 +113,25 @@ double estimate_buffers(const struct estimator *s)
 	return bytes;
 }
 
+static int64_t host_room(int64_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
 int64_t estimate_host(const struct estimator *s, int64_t m)
 {
-	int64_t ids = (4 * m * (int64_t)s->dims.N + 63) / 64 * 64;
-	int64_t sums = (8 * m + 63) / 64 * 64;
+	const struct config *c = s->dims.config;
+	int64_t depths = c->shape.mtp_num_layers, heads = 1 + depths;
+	int64_t ids = 4 * m * (int64_t)s->dims.N;
+	int64_t all = host_room(sizeof(struct kern_scalars)) +
+		      2 * host_room(heads * ids) + 2 * host_room(8 * heads * m);
 
-	return ((int64_t)sizeof(struct kern_scalars) + 63) / 64 * 64 + 2 * ids +
-	       2 * sums;
+	if (c->run.reset_attention_mask)
+		all += host_room(ids);
+	if (c->run.reset_position_ids &&
+	    c->shape.position_embedding_type == POS_LEARNED)
+		all += host_room(heads * ids);
+	return all + 2 * host_room(8 * depths * m);
 }
 
 /* Bytes of a state whose type is DTYPE, an index behind fp32. */

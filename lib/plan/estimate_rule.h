@@ -29,7 +29,7 @@ struct estimator {
 	struct total *before;
 	int64_t layers; /* num_layers, + 1 with MTP */
 	struct total embedding, head;
-	double grad;		 /* bytes of a layer's largest gradient */
+	double *grad;		 /* bytes of each layer's largest gradient */
 	double stream;		 /* bytes of a residual stream */
 	double largest[CLASSES]; /* parameters of the largest layer */
 };

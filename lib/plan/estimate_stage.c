@@ -70,6 +70,7 @@ static void fold(struct total *out, const struct works *w,
 	double before[2] = {0}, t;
 
 	memset(out, 0, sizeof(*out));
+	*grad = 0;
 	for (int i = 0; i < w->count; i++) {
 		const struct work *x = &w->list[i];
 		bool again = x->modules & mask;
@@ -87,7 +88,7 @@ static void fold(struct total *out, const struct works *w,
 			again && !(x->away_part & away) ? x->part : 0;
 		out->params[x->cls] += x->params;
 		out->arrays += x->arrays;
-		if (grad && x->grad > *grad)
+		if (x->grad > *grad)
 			*grad = x->grad;
 	}
 }
@@ -98,14 +99,16 @@ static void add_layers(struct estimator *s, unsigned mask)
 	struct works w;
 	struct total layer = {0};
 	int64_t kind, last = 0;
+	double grad = 0;
 
 	for (int64_t n = 0; n < s->layers; n++) {
 		kind = work_layer_kind(shape, n);
 		if (!n || kind != last) {
 			works_layer(&w, &s->dims, n);
-			fold(&layer, &w, &s->dims, s->machine, mask, &s->grad);
+			fold(&layer, &w, &s->dims, s->machine, mask, &grad);
 		}
 		last = kind;
+		s->grad[n] = grad;
 		s->before[n + 1] = s->before[n];
 		total_add(&s->before[n + 1], &layer);
 		for (int c = 0; c < CLASSES; c++)
@@ -121,6 +124,7 @@ void estimator_open(struct estimator *out, const struct shape *s,
 	};
 	out->before =
 		arena_alloc(a, (size_t)out->layers + 1, sizeof(*out->before));
+	out->grad = arena_alloc(a, (size_t)out->layers, sizeof(*out->grad));
 }
 
 void estimator_build(struct estimator *out, const struct config *c,
@@ -129,19 +133,19 @@ void estimator_build(struct estimator *out, const struct config *c,
 	bool own = !c->shape.share_embeddings_and_output_weights;
 	struct work_dims high;
 	struct works w;
+	double grad; /* a stage's end has its own rule */
 
 	out->machine = m;
-	out->grad = 0;
 	memset(out->largest, 0, sizeof(out->largest));
 	work_dims(&out->dims, c);
 	out->stream = out->dims.rows * out->dims.C * out->dims.elem;
 	add_layers(out, work_modules(&c->place));
 	works_embedding(&w, &out->dims);
-	fold(&out->embedding, &w, &out->dims, m, 0, NULL);
+	fold(&out->embedding, &w, &out->dims, m, 0, &grad);
 	high = out->dims;
 	high.low &= c->spec.fp8_output_proj;
 	works_head(&w, &high, own);
-	fold(&out->head, &w, &high, m, 0, NULL);
+	fold(&out->head, &w, &high, m, 0, &grad);
 }
 
 static void stage_add(struct stage_cost *out, const struct total *x)
@@ -298,11 +302,13 @@ static void add_messages(const struct estimator *s, const struct stage *st,
 void estimator_stage(const struct estimator *s, const struct place *p,
 		     const struct stage *st, struct stage_cost *out)
 {
-	double all = s->dims.N * s->dims.C * s->dims.elem;
+	double all = s->dims.N * s->dims.C * s->dims.elem, grad = 0;
 
 	memset(out, 0, sizeof(*out));
 	add_layers_of(s, p, st->first_layer, st->num_layers, out);
-	out->extra[1] += s->stream + (st->num_layers ? s->grad : 0);
+	for (int64_t n = 0; n < st->num_layers; n++)
+		grad = fmax(grad, s->grad[st->first_layer + n]);
+	out->extra[1] += s->stream + grad;
 	out->extra[0] = s->stream + (s->dims.sp && st->embedding ? all : 0);
 	if (st->num_layers)
 		out->extra[0] =

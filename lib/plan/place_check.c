@@ -30,7 +30,7 @@ static bool own_layers_fit(const struct shape *s, int64_t tp)
 				     tp))
 			return false;
 	for (int i = 0; i < widths->count; i++)
-		if (widths->item[i] % tp)
+		if (widths->item[i] > 0 && widths->item[i] % tp)
 			return false;
 	return true;
 }

@@ -88,7 +88,7 @@ bool plan_unserved(const struct config *config, int64_t world, struct report *r)
 /* Consecutive tp ranks, COPIES at a time. */
 static int kv_group(const struct plan *p, int *ranks, int *me)
 {
-	int copies = p->slice.kv_copies, at;
+	int copies = p->slice.kv_ranks, at;
 	int n = grid_group(&p->grid, p->rank, AXES(AXIS_TP), ranks, &at);
 
 	if (n < copies)
@@ -134,7 +134,7 @@ bool plan_has_group(const struct plan *p, int group)
 
 	switch (group) {
 	case GROUP_TP: return g->tp > 1;
-	case GROUP_KV: return p->slice.kv_copies > 1;
+	case GROUP_KV: return p->slice.kv_ranks > 1;
 	case GROUP_CP: return g->cp > 1;
 	case GROUP_DP_CP: return g->dp * g->cp > 1;
 	case GROUP_EP: return experts && g->ep > 1;

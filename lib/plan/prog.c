@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernels/attn_plan.h"
 #include "lib/plan/prog_build.h"
 #include "lib/plan/rope.h"
 
@@ -298,53 +297,6 @@ static void build_eval(struct build *b)
 	step_metrics(b);
 }
 
-static double softmax_scale(const struct shape *s)
-{
-	if (s->multi_latent_attention)
-		return rope_latent_scale(s);
-	return isnan(s->softmax_scale) ? 1 / sqrt((double)s->kv_channels)
-				       : s->softmax_scale;
-}
-
-struct kern_attn_dims prog_attn_dims(const struct config *c, int64_t heads,
-				     int64_t groups, int64_t head0)
-{
-	const struct shape *s = &c->shape;
-	bool dropout = c->run.attention_dropout > 0;
-
-	_Static_assert((int)SOFTMAX_VANILLA == (int)KERN_SINK_NONE &&
-			       (int)SOFTMAX_OFF_BY_ONE == (int)KERN_SINK_ZERO &&
-			       (int)SOFTMAX_LEARNABLE == (int)KERN_SINK_LEARNED,
-		       "softmax_type and enum kern_sink differ");
-
-	return (struct kern_attn_dims){
-		.sink = (enum kern_sink)s->softmax_type,
-		.docs = c->run.reset_attention_mask,
-		.B = c->run.micro_batch_size,
-		.T = s->seq_length,
-		.H = heads,
-		.G = groups,
-		.D = shape_head_width(s),
-		.Dv = shape_value_width(s),
-		.scale = softmax_scale(s),
-		.heads = s->num_attention_heads,
-		.head0 = head0,
-		/* Evaluation has no dropout, but the same scratch. */
-		.backend = spec_uses_cudnn(&c->spec) && !dropout
-				   ? KERN_ATTN_CUDNN
-				   : KERN_ATTN_OWN,
-	};
-}
-
-int64_t prog_attn_scratch(const struct config *c,
-			  const struct kern_attn_dims *d)
-{
-	if (c->spec.device == DEVICE_CUDA)
-		return (int64_t)kern_attn_scratch_cuda(
-			d, true, spec_param_bytes(&c->spec));
-	return (int64_t)kern_attn_scratch(d, spec_sum_bytes(&c->spec));
-}
-
 int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
 {
 	int64_t bytes = elements * (int64_t)spec_param_bytes(&c->spec);
@@ -353,62 +305,6 @@ int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
 		return 0;
 	bytes = bytes < SCRATCH_BYTES ? bytes : SCRATCH_BYTES;
 	return bytes < 64 * world ? 64 * world : bytes;
-}
-
-void set_dims(struct build *b)
-{
-	const struct shape *s = &b->in->config->shape;
-	const struct run *r = &b->in->config->run;
-	const struct grid *g = b->in->grid;
-	const struct slice *slice = b->in->slice;
-	struct kern_norm_dims *norm = arena_alloc(b->a, 3, sizeof(*norm));
-	struct kern_attn_dims *attn = arena_alloc(b->a, 2, sizeof(*attn));
-
-	b->tp = g->tp;
-	b->N = b->B * b->T;
-	b->C = s->hidden_size;
-	b->H = s->num_attention_heads / g->tp;
-	b->G = slice->kv_copies > 1 ? 1 : shape_groups(s) / g->tp;
-	b->D = shape_head_width(s);
-	b->Dv = shape_value_width(s);
-	b->F = s->ffn_hidden_size / g->tp;
-	b->rows = b->sp ? b->N / g->tp : b->N;
-	b->first_row = b->sp ? slice->at.tp * b->rows : 0;
-	b->hidden_dropout = r->hidden_dropout;
-	b->attention_dropout = r->attention_dropout;
-	*norm = (struct kern_norm_dims){
-		.N = b->rows,
-		.C = b->C,
-		.kind = s->normalization == NORM_LAYERNORM ? KERN_LAYERNORM
-							   : KERN_RMSNORM,
-		.zero_centered = s->layernorm_zero_centered_gamma,
-		.eps = s->layernorm_epsilon,
-	};
-	norm[1] = norm[2] = norm[0];
-	if (s->multi_latent_attention) {
-		norm[1].C = s->q_lora_rank;
-		norm[2].C = s->kv_lora_rank;
-	} else {
-		norm[1].N = b->N * b->H;
-		norm[2].N = b->N * b->G;
-		norm[1].C = norm[2].C = b->D;
-	}
-	if (s->qk_l2_norm) {
-		norm[1].kind = norm[2].kind = KERN_RMSNORM;
-		norm[1].zero_centered = norm[2].zero_centered = true;
-	}
-	*attn = prog_attn_dims(b->in->config, b->H, b->G, b->H * slice->at.tp);
-	attn->B = b->B;
-	attn->T = b->T;
-	b->norm = norm;
-	b->qnorm = &norm[1];
-	b->knorm = &norm[2];
-	attn[1] = attn[0];
-	if (s->window_size.count && s->window_size.item[0] >= 0)
-		attn[1].window = s->window_size.item[0] + 1;
-	b->attn[0] = &attn[0];
-	b->attn[1] = &attn[1];
-	moe_dims(b);
 }
 
 int64_t host_room(struct prog *p, int64_t bytes)
@@ -495,8 +391,7 @@ static void set_families(struct build *b)
 	}
 	rope_room(b, b->T);
 	gain_room(b);
-	b->attn_scratch = buf_bytes(
-		b, FAMILY_ACT, prog_attn_scratch(b->in->config, b->attn[0]));
+	b->attn_scratch = buf_bytes(b, FAMILY_ACT, attn_room(b));
 	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
 				    rows > slice->elements ? rows
 							   : slice->elements);

@@ -101,7 +101,7 @@ enum op_code {
 /* Groups of ranks that ops communicate over. */
 enum prog_group {
 	GROUP_TP,
-	GROUP_KV, /* the tp ranks that hold copies of the same k and v */
+	GROUP_KV, /* slice.h's kv_ranks, among which are copies of k and v */
 	GROUP_CP,
 	GROUP_DP_CP, /* the ranks that share the dense flat buffers */
 	GROUP_EP,    /* the ranks that deal out the experts of a layer */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first half of a layer: x += attn(norm(x)). */
+/* The first half of a layer: x += attn(norm(x)), x += linear(norm(x)), none. */
 #include "lib/plan/prog_gen_build.h"
 #include "lib/plan/rope.h"
 
@@ -244,15 +244,11 @@ static struct buf grouped_backward(struct build *b, struct buf *dqkv,
 	return reduce_rows(b, dy);
 }
 
-void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
+/* Attention to y1, whose output is the stream's branch. */
+static void attend(struct build *b, struct stream *s, struct layer_saved *v)
 {
 	struct buf branch;
 
-	v->y1 = stream_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B,
-			    &v->stat1);
-	v->x1 = s->x;
-	s->owned = !b->train;
-	forget(b, &v->stat1);
 	if (shape_of(b)->multi_latent_attention)
 		latent_forward(b, v);
 	else
@@ -272,11 +268,28 @@ void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
 	stream_branch(b, s, reduce_rows(b, branch), PART_PROJ_B, SITE_PROJ);
 }
 
-void attention_half_backward(struct build *b, struct buf *dx,
-			     struct layer_saved *v)
+void attention_half(struct build *b, struct stream *s, struct layer_saved *v)
 {
-	struct norm_saved norm;
-	struct buf mine, all, dout, dqkv, dy;
+	int64_t groups = shape_layer_groups(shape_of(b), b->layer);
+
+	if (!groups)
+		return;
+	v->y1 = stream_norm(b, s, PART_ATTN_NORM_W, PART_ATTN_NORM_B,
+			    &v->stat1);
+	v->x1 = s->x;
+	s->owned = !b->train;
+	forget(b, &v->stat1);
+	if (groups < 0)
+		replaced_forward(b, s, PART_ATTN_LINEAR_W, SITE_PROJ, &v->y1);
+	else
+		attend(b, s, v);
+}
+
+/* The gradient of y1, this rank's rows. */
+static struct buf attend_backward(struct build *b, const struct buf *dx,
+				  struct layer_saved *v)
+{
+	struct buf mine, all, dout, dqkv;
 
 	all = branch_gradient(b, dx, PART_PROJ_B, SITE_PROJ, &mine);
 	linear_weight(b, buf_ref(&all), buf_ref(&v->o), PART_PROJ_W, PARTS,
@@ -285,10 +298,24 @@ void attention_half_backward(struct build *b, struct buf *dx,
 	branch_free(b, &all, &mine, dx);
 	dqkv = attention_backward(b, &dout, v);
 	if (shape_of(b)->multi_latent_attention)
-		dy = latent_backward(b, &dqkv, v);
+		return latent_backward(b, &dqkv, v);
+	return grouped_backward(b, &dqkv, v);
+}
+
+void attention_half_backward(struct build *b, struct buf *dx,
+			     struct layer_saved *v)
+{
+	int64_t groups = shape_layer_groups(shape_of(b), b->layer);
+	struct norm_saved norm = {v->x1, v->stat1};
+	struct buf dy;
+
+	if (!groups)
+		return;
+	if (groups < 0)
+		dy = replaced_backward(b, dx, PART_ATTN_LINEAR_W, SITE_PROJ,
+				       &v->y1);
 	else
-		dy = grouped_backward(b, &dqkv, v);
-	norm = (struct norm_saved){v->x1, v->stat1};
+		dy = attend_backward(b, dx, v);
 	norm_input(b, b->norm, dx, buf_ref(dx), &dy, PART_ATTN_NORM_W,
 		   PART_ATTN_NORM_B, &norm);
 }

@@ -168,7 +168,7 @@ static int group_size(const struct build *b, int group)
 
 	switch (group) {
 	case GROUP_TP: return g->tp;
-	case GROUP_KV: return b->in->slice->kv_copies;
+	case GROUP_KV: return b->in->slice->kv_ranks;
 	case GROUP_CP: return g->cp;
 	case GROUP_DP_CP: return g->dp * g->cp;
 	case GROUP_EP: return g->ep;

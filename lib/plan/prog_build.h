@@ -28,6 +28,13 @@ struct norm_saved {
 	struct buf x, stat;
 };
 
+/* What layers with as many key/value heads have in common. */
+struct layer_kind {
+	int64_t groups, G; /* in all, and on this rank */
+	struct kern_attn_dims attn[2];
+	struct kern_norm_dims knorm;
+};
+
 /* What a router's forward leaves, for its tokens and its backward. */
 struct routed {
 	struct buf logits, prob, map, tally;
@@ -103,7 +110,8 @@ struct build {
 	int depth;	   /* 0: the main head; whose ids and labels */
 	int64_t row0;	   /* of the micro-batch in the global batch */
 
-	int64_t B, T, N, C, H, G, D, Dv, F; /* kern.h's legend */
+	/* kern.h's legend; G and F, as attn and knorm, by layer_dims */
+	int64_t B, T, N, C, H, G, D, Dv, F;
 	int64_t rows;	   /* N, or this rank's share of it with sp */
 	int64_t first_row; /* this rank's first, with sp */
 	int tp;
@@ -113,6 +121,8 @@ struct build {
 	/* (N H, D) and (N G, D), or latent attention's two ranks */
 	const struct kern_norm_dims *qnorm, *knorm;
 	const struct kern_attn_dims *attn[2]; /* of all, and within a window */
+	struct layer_kind *kind;
+	int kinds;
 	/* the decoder's, of depths, in evaluation; or NULL */
 	const struct kern_moe_dims *moe;
 	const struct kern_moe_dims *gate; /* of the shared expert, or NULL */
@@ -135,9 +145,15 @@ struct build {
 	(const int64_t[]){__VA_ARGS__}, \
 		(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-/* prog.c */
+/* prog_dims.c */
 /* Dims of this rank that every op takes from, for B samples of T tokens. */
 void set_dims(struct build *b);
+/* Those of b->layer, at the start of its forward and backward. */
+void layer_dims(struct build *b);
+/* Bytes of the scratch of attention, of any layer. */
+int64_t attn_room(const struct build *b);
+
+/* prog.c */
 /* Room for a gain that is always 1, where norms without parameters need it. */
 void gain_room(struct build *b);
 /* Room for rope's table of so many positions, if there is one. */
@@ -242,6 +258,14 @@ struct buf branch_gradient(struct build *b, const struct buf *dx,
 			   enum part bias, enum site which, struct buf *mine);
 void branch_free(struct build *b, struct buf *all, struct buf *mine,
 		 const struct buf *dx);
+/*
+ * Half a layer that is one linear layer, W and the part after it, its bias: a
+ * branch for its norm's output Y, and the gradient of Y, which frees Y.
+ */
+void replaced_forward(struct build *b, struct stream *s, enum part w,
+		      enum site which, struct buf *y);
+struct buf replaced_backward(struct build *b, const struct buf *dx, enum part w,
+			     enum site which, struct buf *y);
 /*
  * dx = DRES (or 0) + the norm's input gradient for DY, both of this rank's
  * rows; frees DY and V.

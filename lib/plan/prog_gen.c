@@ -69,8 +69,13 @@ static int depths_before(const struct build *b)
 /* Room for a layer's keys and values; depths have their own. */
 static void cache_room(struct build *b, int64_t layer)
 {
-	int64_t n = b->B * b->attn[0]->G * b->gen->room;
+	int64_t n;
 
+	b->layer = layer;
+	if (shape_layer_groups(&b->in->config->shape, layer) < 1)
+		return;
+	layer_dims(b);
+	n = b->B * b->G * b->gen->room;
 	b->gen->cache[layer] =
 		(struct cache_room){buf_new(b, FAMILY_ACT, n * b->D),
 				    buf_new(b, FAMILY_ACT, n * b->Dv)};
@@ -219,6 +224,23 @@ static void build_pass(struct build *b, struct gen_pass *pass)
 		buf_free(b, &h[k]);
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Bytes of the scratch of attention to the cache, of any layer. */
+static int64_t cached_room(const struct build *b)
+{
+	int64_t most = 0;
+
+	for (int i = 0; i < b->kinds; i++)
+		most = larger(most, (int64_t)kern_attn_at_scratch(
+					    &b->kind[i].attn[0], b->gen->room,
+					    b->out->sum));
+	return most;
+}
+
 /* What lies where in FAMILY_HOST, and for all lists. */
 static void set_families(struct build *b)
 {
@@ -241,16 +263,9 @@ static void set_families(struct build *b)
 			host_room(p, rows * V * (int64_t)p->elem), FAMILY_HOST};
 	rope_room(b, b->gen->room);
 	gain_room(b);
-	b->attn_scratch = buf_bytes(b, FAMILY_ACT,
-				    (int64_t)kern_attn_at_scratch(
-					    b->attn[0], b->gen->room, p->sum));
+	b->attn_scratch = buf_bytes(b, FAMILY_ACT, cached_room(b));
 	scratch = prog_comm_scratch(c, b->in->grid->world, b->N * b->C);
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
 }
 
 /* Which passes there are, and what a rank has of them. */

@@ -89,22 +89,30 @@ void forget(struct build *b, struct buf *buf)
 		buf_free(b, buf);
 }
 
-struct buf branch_gradient(struct build *b, const struct buf *dx,
-			   enum part bias, enum site which, struct buf *mine)
+/* Of this rank's rows. */
+static struct buf gradient_mine(struct build *b, const struct buf *dx,
+				enum part bias, enum site which)
 {
 	struct ref db = param_ref(b, FAMILY_GRAD, bias, b->layer);
+	struct buf mine = *dx;
 
-	*mine = *dx;
 	if (b->hidden_dropout > 0) {
-		*mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
+		mine = buf_new(b, FAMILY_ACT, b->rows * b->C);
 		emit(b, OP_DROP, KIND_BACKWARD,
-		     REFS(buf_ref(mine), buf_ref(dx)), DIMS(b->rows, b->C))
+		     REFS(buf_ref(&mine), buf_ref(dx)), DIMS(b->rows, b->C))
 			->drop =
 			dropout(b, b->hidden_dropout, dropout_site(b, which));
 	}
 	if (db.family >= 0)
-		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, buf_ref(mine)),
+		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, buf_ref(&mine)),
 		     DIMS(b->rows, b->C));
+	return mine;
+}
+
+struct buf branch_gradient(struct build *b, const struct buf *dx,
+			   enum part bias, enum site which, struct buf *mine)
+{
+	*mine = gradient_mine(b, dx, bias, which);
 	return gather_rows(b, *mine);
 }
 
@@ -145,14 +153,38 @@ struct buf sum_of(struct build *b, struct buf *x, struct buf *y, int64_t rows,
 	return sum;
 }
 
+void replaced_forward(struct build *b, struct stream *s, enum part w,
+		      enum site which, struct buf *y)
+{
+	struct buf branch = buf_new(b, FAMILY_ACT, b->rows * b->C);
+
+	linear_forward_mine(b, buf_ref(&branch), buf_ref(y), w, b->C, b->C);
+	forget(b, y);
+	stream_branch(b, s, branch, w + 1, which);
+}
+
+struct buf replaced_backward(struct build *b, const struct buf *dx, enum part w,
+			     enum site which, struct buf *y)
+{
+	struct buf mine = gradient_mine(b, dx, w + 1, which), dy;
+
+	linear_weight_mine(b, buf_ref(&mine), buf_ref(y), w, b->C, b->C);
+	buf_free(b, y);
+	dy = linear_input_mine(b, buf_ref(&mine), w, b->C, b->C);
+	branch_free(b, &mine, &mine, dx);
+	return dy;
+}
+
 void layer_forward(struct build *b, struct stream *s, struct layer_saved *v)
 {
+	layer_dims(b);
 	attention_half(b, s, v);
 	mlp_half(b, s, v);
 }
 
 void layer_backward(struct build *b, struct buf *dx, struct layer_saved *v)
 {
+	layer_dims(b);
 	mlp_half_backward(b, dx, v);
 	attention_half_backward(b, dx, v);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second half of a layer: x += mlp(norm(x)). */
+/* The second half of a layer: x += mlp(norm(x)), x += linear(norm(x)), none. */
 #include "lib/plan/prog_build.h"
 
 /* fc1's outputs on this rank. */
@@ -95,23 +95,42 @@ static struct mlp dense(const struct build *b)
 		.fc1 = PART_FC1_W, .fc2 = PART_FC2_W, .width = b->F};
 }
 
-void mlp_half(struct build *b, struct stream *s, struct layer_saved *v)
+/* The mlp's branch, or the mixture's, for y2. */
+static void feed(struct build *b, struct stream *s, struct layer_saved *v)
 {
 	const struct mlp m = dense(b);
-	struct buf y, branch;
+	struct buf y = gather_rows(b, v->y2), branch;
 
-	v->y2 = stream_norm(b, s, PART_MLP_NORM_W, PART_MLP_NORM_B, &v->stat2);
-	v->x2 = s->x;
-	s->owned = !b->train;
-	y = gather_rows(b, v->y2);
 	if (moe_has(b))
 		branch = moe_forward(b, y, v);
 	else
 		branch = mlp_forward(b, &m, buf_ref(&y), &v->fc1, &v->act);
 	gather_free(b, &y, &v->y2);
 	forget(b, &v->y2);
-	forget(b, &v->stat2);
 	stream_branch(b, s, reduce_rows(b, branch), PART_FC2_B, SITE_MLP);
+}
+
+/* The width of the layer's mlp; of experts any above 0. */
+static int64_t width_of(const struct build *b)
+{
+	return moe_has(b) ? 1
+			  : shape_layer_ffn(&b->in->config->shape, b->layer);
+}
+
+void mlp_half(struct build *b, struct stream *s, struct layer_saved *v)
+{
+	int64_t width = width_of(b);
+
+	if (!width)
+		return;
+	v->y2 = stream_norm(b, s, PART_MLP_NORM_W, PART_MLP_NORM_B, &v->stat2);
+	v->x2 = s->x;
+	s->owned = !b->train;
+	forget(b, &v->stat2);
+	if (width < 0)
+		replaced_forward(b, s, PART_MLP_LINEAR_W, SITE_MLP, &v->y2);
+	else
+		feed(b, s, v);
 }
 
 static struct buf dense_backward(struct build *b, struct buf *dx,
@@ -134,17 +153,22 @@ static struct buf dense_backward(struct build *b, struct buf *dx,
 
 void mlp_half_backward(struct build *b, struct buf *dx, struct layer_saved *v)
 {
-	struct norm_saved norm;
+	struct norm_saved norm = {v->x2, v->stat2};
+	int64_t width = width_of(b);
 	struct buf mine, all, dy;
 
+	if (!width)
+		return;
 	if (moe_has(b)) {
 		all = branch_gradient(b, dx, PARTS, SITE_MLP, &mine);
 		dy = moe_backward(b, all, v);
 		branch_free(b, &all, &mine, dx);
+	} else if (width < 0) {
+		dy = replaced_backward(b, dx, PART_MLP_LINEAR_W, SITE_MLP,
+				       &v->y2);
 	} else {
 		dy = dense_backward(b, dx, v);
 	}
-	norm = (struct norm_saved){v->x2, v->stat2};
 	norm_input(b, b->norm, dx, buf_ref(dx), &dy, PART_MLP_NORM_W,
 		   PART_MLP_NORM_B, &norm);
 }

@@ -18,37 +18,74 @@ static int64_t summed_rows(const struct param *p, int group, int64_t *first)
 }
 
 /*
+ * Not all ranks of a group for k and v hold copies of the same, if layers
+ * differ: each set of those that do has a slot of its own.
+ */
+static int slots_of(const struct slice *s, const struct param *p, int group,
+		    int *mine)
+{
+	*mine = 0;
+	if (group == GROUP_TP)
+		return 1;
+	*mine = s->at.tp % s->kv_ranks / p->kv_copies;
+	return s->kv_ranks / p->kv_copies;
+}
+
+static int64_t packed_size(const struct slice *s, int group, bool *apart)
+{
+	int64_t total = 0, first;
+	int mine;
+
+	*apart = false;
+	for (int i = 0; i < s->params; i++) {
+		const struct param *p = &s->param[i];
+		int64_t rows = summed_rows(p, group, &first);
+
+		if (!rows)
+			continue;
+		total += rows * p->cols * slots_of(s, p, group, &mine);
+		*apart |= slots_of(s, p, group, &mine) > 1;
+	}
+	return total;
+}
+
+/*
  * Sum small gradients over GROUP with one collective: copy them into one
  * buffer, sum, copy back.
  */
 static void sum_copies(struct build *b, int group)
 {
 	const struct slice *s = b->in->slice;
-	int64_t total = 0, first, n, sum = (int64_t)b->out->sum;
+	int64_t first, n, sum = (int64_t)b->out->sum;
+	bool apart;
+	int64_t total = packed_size(s, group, &apart);
 	struct buf packed;
 
-	for (int i = 0; i < s->params; i++)
-		total += summed_rows(&s->param[i], group, &first) *
-			 s->param[i].cols;
 	if (!total)
 		return;
 	packed = buf_sums(b, FAMILY_COMM, total);
+	if (apart)
+		emit(b, OP_ZERO, KIND_COMM, REFS(buf_ref(&packed)),
+		     DIMS(total * sum));
 	for (int back = 0; back < 2; back++) {
 		int64_t at = 0;
 
 		for (int i = 0; i < s->params; i++) {
 			const struct param *p = &s->param[i];
-			struct ref grad, slot = buf_at(&packed, at);
+			struct ref grad, slot;
+			int mine, slots;
 
 			n = summed_rows(p, group, &first) * p->cols * sum;
+			if (!n)
+				continue;
+			slots = slots_of(s, p, group, &mine);
+			slot = buf_at(&packed, at + mine * n);
 			grad = flat_ref(b, FAMILY_GRAD,
 					p->at + first * p->cols);
-			if (n)
-				emit(b, OP_COPY, KIND_COMM,
-				     REFS(back ? grad : slot,
-					  back ? slot : grad),
-				     DIMS(n));
-			at += n;
+			emit(b, OP_COPY, KIND_COMM,
+			     REFS(back ? grad : slot, back ? slot : grad),
+			     DIMS(n));
+			at += slots * n;
 		}
 		if (!back)
 			emit_collective(b, PROG_SUM, group, TYPE_SUM,

@@ -135,8 +135,16 @@ bool shape_uses_ffn(const struct shape *s);
  */
 int64_t shape_layers(const struct shape *s);
 
-/* Rows of the fused qkv projection: (heads + 2 groups) * head width. */
-int64_t shape_qkv_rows(const struct shape *s);
+/*
+ * The halves of LAYER (num_layers and beyond: of multi-token prediction, which
+ * are like the last): the key/value heads of its attention, or the width of
+ * its mlp, if it is a dense one; 0: no such half, -1: a linear layer instead.
+ */
+int64_t shape_layer_groups(const struct shape *s, int64_t layer);
+int64_t shape_layer_ffn(const struct shape *s, int64_t layer);
+
+/* Rows of LAYER's fused qkv projection: (heads + 2 groups) * head width. */
+int64_t shape_qkv_rows(const struct shape *s, int64_t layer);
 
 /* Widths of a head's query and key, and of its value; its rotated part. */
 int64_t shape_head_width(const struct shape *s);

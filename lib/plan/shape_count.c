@@ -89,9 +89,30 @@ int64_t shape_groups(const struct shape *s)
 					 : s->num_query_groups;
 }
 
-int64_t shape_qkv_rows(const struct shape *s)
+/* The entry of LAYER in a LIST of sizes of their own, or OTHERWISE. */
+static int64_t own_size(const struct shape *s, const struct ints *list,
+			int64_t layer, int64_t otherwise)
 {
-	return (s->num_attention_heads + 2 * s->num_query_groups) *
+	if (layer >= s->num_layers)
+		layer = s->num_layers - 1;
+	return layer < list->count ? list->item[layer] : otherwise;
+}
+
+int64_t shape_layer_groups(const struct shape *s, int64_t layer)
+{
+	return own_size(s, &s->heterogeneous_num_query_groups, layer,
+			shape_groups(s));
+}
+
+int64_t shape_layer_ffn(const struct shape *s, int64_t layer)
+{
+	return own_size(s, &s->heterogeneous_ffn_hidden_size, layer,
+			s->ffn_hidden_size);
+}
+
+int64_t shape_qkv_rows(const struct shape *s, int64_t layer)
+{
+	return (s->num_attention_heads + 2 * shape_layer_groups(s, layer)) *
 	       s->kv_channels;
 }
 
@@ -186,13 +207,6 @@ static wide softmax_count(const struct shape *s, int64_t groups)
 	return n + (s->softmax_type == SOFTMAX_LEARNABLE ? heads : 0);
 }
 
-/* The size of LAYER in a list of sizes of their own, or OTHERWISE. */
-static int64_t own_size(const struct ints *list, int64_t layer,
-			int64_t otherwise)
-{
-	return layer < list->count ? list->item[layer] : otherwise;
-}
-
 /* A half of a layer that is none, or a linear layer: 0 or -1 as a size. */
 static wide replaced_count(const struct shape *s, int64_t size)
 {
@@ -204,8 +218,7 @@ static wide replaced_count(const struct shape *s, int64_t size)
 
 static wide attention_count(const struct shape *s, int64_t layer)
 {
-	int64_t groups = own_size(&s->heterogeneous_num_query_groups, layer,
-				  s->num_query_groups);
+	int64_t groups = shape_layer_groups(s, layer);
 	wide norm = norm_count(s, s->hidden_size);
 
 	if (groups < 1)
@@ -250,8 +263,7 @@ static wide streams_count(const struct shape *s)
 static wide layer_count(const struct shape *s, int64_t layer, int64_t many)
 {
 	int64_t h = s->hidden_size;
-	int64_t width = own_size(&s->heterogeneous_ffn_hidden_size, layer,
-				 s->ffn_hidden_size);
+	int64_t width = shape_layer_ffn(s, layer);
 	wide n = attention_count(s, layer) + streams_count(s);
 
 	if (shape_is_moe(s, layer))

@@ -124,6 +124,7 @@ static void explain_shares(FILE *f, const struct show *s)
 	const struct config *c = s->sum->config;
 	const struct grid *g = &s->sum->grid;
 	const struct shape *shape = &c->shape;
+	int64_t groups = shape->num_attention_heads;
 	int64_t padded = place_padded_vocab(&c->place, shape->vocab_size);
 
 	say(f, s,
@@ -134,12 +135,18 @@ static void explain_shares(FILE *f, const struct show *s)
 		    ? ", a multiple of make_vocab_size_divisible_by x tp"
 		    : " (should_pad_vocab is false)",
 	    padded / g->tp, g->tp);
-	if (g->tp > shape_groups(shape))
+	for (int64_t n = 0; n < shape->num_layers; n++)
+		if (shape_layer_groups(shape, n) > 0 &&
+		    shape_layer_groups(shape, n) < groups)
+			groups = shape_layer_groups(shape, n);
+	if (g->tp > groups)
 		say(f, s,
-		    "copies of k and v = %" PRId64
-		    ": tp %d / num_query_groups %" PRId64,
-		    g->tp / shape->num_query_groups, g->tp,
-		    shape->num_query_groups);
+		    "copies of k and v = %" PRId64 ": tp %d / %s %" PRId64,
+		    g->tp / groups, g->tp,
+		    shape->heterogeneous_num_query_groups.count
+			    ? "least heterogeneous_num_query_groups"
+			    : "num_query_groups",
+		    groups);
 	say(f, s,
 	    "micro-batches = %d: global_batch_size %" PRId64
 	    " / (micro_batch_size %" PRId64 " x dp %d)",

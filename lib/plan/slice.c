@@ -85,6 +85,27 @@ static void cut_vocab(struct builder *b, struct param *p, int weight,
 	p->rows = rows;
 }
 
+int slice_kv_copies(const struct shape *s, const struct grid *g, int64_t layer)
+{
+	int64_t groups = shape_layer_groups(s, layer);
+
+	return groups > 0 && g->tp > groups ? (int)(g->tp / groups) : 1;
+}
+
+static int kv_ranks(const struct shape *s, const struct grid *g)
+{
+	int all = 1, least;
+
+	for (int64_t n = 0; n < s->num_layers; n++) {
+		int copies = slice_kv_copies(s, g, n);
+
+		for (least = all; least % copies; least += all)
+			;
+		all = least;
+	}
+	return all;
+}
+
 /*
  * By groups of (query heads, k, v).  With more ranks than groups each rank
  * takes some query heads of one group and a copy of its k and v.
@@ -93,9 +114,9 @@ static void cut_qkv(struct builder *b, struct param *p, int weight)
 {
 	const struct weight *w = &b->w->list[weight];
 	const struct shape *s = b->s;
-	int64_t d = s->kv_channels, groups = s->num_query_groups;
+	int64_t d = s->kv_channels, groups = shape_layer_groups(s, w->layer);
 	int64_t per = s->num_attention_heads / groups, tp = b->g->tp;
-	int copies = b->out->kv_copies, r = b->out->at.tp;
+	int copies = slice_kv_copies(s, b->g, w->layer), r = b->out->at.tp;
 	int64_t group, mine;
 
 	if (copies == 1) {
@@ -108,6 +129,7 @@ static void cut_qkv(struct builder *b, struct param *p, int weight)
 	add_piece(b, p, weight, rows_of(w, group + r % copies * mine, mine), 0);
 	p->kv_row = p->rows;
 	p->sum_kv = true;
+	p->kv_copies = copies;
 	add_piece(b, p, weight, rows_of(w, group + per * d, 2 * d), r % copies);
 }
 
@@ -218,7 +240,7 @@ static void add_mlp(struct builder *b, enum part fc1, enum part gate,
 static void add_layer(struct builder *b, int64_t layer)
 {
 	b->out->layer_first[layer] = b->out->params;
-	for (enum part part = PART_ENORM_W; part <= PART_MLP_NORM_B; part++)
+	for (enum part part = PART_ENORM_W; part <= PART_MLP_LINEAR_B; part++)
 		add_part(b, part, layer);
 	add_mlp(b, PART_FC1_W, PART_GATE_W, PART_UP_W, PART_FC2_W, layer);
 	add_part(b, PART_ROUTER_W, layer);
@@ -351,11 +373,9 @@ void slice_build(struct slice *out, const struct shape *s,
 		.flat = {[CLASS_DENSE] = {.dp = g->dp * g->cp,
 					  .d = at.dp * g->cp + at.cp},
 			 [CLASS_EXPERT] = {.dp = g->edp, .d = at.edp}},
-		.kv_copies = 1,
+		.kv_ranks = kv_ranks(s, g),
 		.sharding = p->data_parallel_sharding_strategy,
 	};
-	if (g->tp > shape_groups(s))
-		out->kv_copies = (int)(g->tp / shape_groups(s));
 	out->layer_first =
 		arena_alloc(a, (size_t)w->layers, sizeof(*out->layer_first));
 	for (int64_t i = 0; i < w->layers; i++)

@@ -42,7 +42,8 @@ struct param {
 	bool counts;	    /* an expert bias: weight.h */
 	bool sum_tp;	    /* gradient summed over tp */
 	int64_t kv_row;	    /* rows from here are copies of k and v on */
-	bool sum_kv;	    /* kv_copies consecutive tp ranks: summed */
+	bool sum_kv;	    /* consecutive tp ranks: summed */
+	int kv_copies;	    /* tp ranks with the same */
 	bool sum_embedding; /* one of the copies of the word embedding */
 	bool sum_positions; /* one of the copies of the learned positions */
 };
@@ -64,8 +65,12 @@ struct slice {
 	struct flat flat[CLASSES]; /* one behind the other */
 	int64_t elements; /* of the flat buffer: padding and copies included */
 	int64_t own;	  /* of them in this rank's shards */
-	int kv_copies;	  /* ranks that hold the same k and v, >= 1 */
-	int sharding;	  /* enum place_sharding */
+	/*
+	 * Consecutive tp ranks that exchange gradients of copies of k and v:
+	 * the least multiple of all layers' kv_copies, >= 1.
+	 */
+	int kv_ranks;
+	int sharding; /* enum place_sharding */
 };
 
 /* Whether a rank keeps optimizer state for its own shards only. */
@@ -79,6 +84,9 @@ void slice_build(struct slice *out, const struct shape *s,
 		 const struct place *p, const struct grid *g,
 		 const struct stages *stages, const struct weights *w,
 		 struct coord at, struct arena *a);
+
+/* The tp ranks that hold the same k and v of LAYER, >= 1. */
+int slice_kv_copies(const struct shape *s, const struct grid *g, int64_t layer);
 
 /* The param PART of LAYER in CHUNK, or NULL. */
 const struct param *slice_find(const struct slice *s, enum part part,

@@ -119,19 +119,40 @@ static void add_sinks(struct builder *b)
 	new->init = INIT_NORMAL;
 }
 
+/*
+ * PART, a linear layer in the place of half a layer: whole on every rank, each
+ * of which has its own rows of tokens.  Megatron cuts it and gathers outputs.
+ */
+static void add_replacement(struct builder *b, enum part part, const char *name)
+{
+	int64_t h = b->s->hidden_size;
+	int first = b->out->count;
+
+	add_linear(b, part, name, h, h, SPLIT_NONE, b->s->add_bias_linear, 0);
+	for (int i = first; i < b->out->count; i++)
+		b->out->list[i].token_partial = true;
+}
+
 static void add_attention(struct builder *b)
 {
 	const struct shape *s = b->s;
 	int64_t h = s->hidden_size, d = s->kv_channels;
+	int64_t groups = shape_layer_groups(s, b->layer);
 
+	if (!groups)
+		return;
 	add_norm(b, PART_ATTN_NORM_W, "attn_norm", h, false);
+	if (groups < 0) {
+		add_replacement(b, PART_ATTN_LINEAR_W, "attn/linear");
+		return;
+	}
 	add_sinks(b);
 	if (s->multi_latent_attention) {
 		add_latent(b);
 		return;
 	}
-	add_linear(b, PART_QKV_W, "attn/qkv", shape_qkv_rows(s), h, SPLIT_QKV,
-		   s->add_bias_linear || s->add_qkv_bias, 0);
+	add_linear(b, PART_QKV_W, "attn/qkv", shape_qkv_rows(s, b->layer), h,
+		   SPLIT_QKV, s->add_bias_linear || s->add_qkv_bias, 0);
 	if (s->qk_layernorm) {
 		add_norm(b, PART_Q_NORM_W, "attn/q_norm", d, true);
 		add_norm(b, PART_K_NORM_W, "attn/k_norm", d, true);
@@ -178,11 +199,17 @@ static void add_layer(struct builder *b, bool moe)
 			  "moe/shared/fc1",  "moe/shared/gate",
 			  "moe/shared/up",   "moe/shared/fc2"};
 	const struct shape *s = b->s;
+	int64_t width = shape_layer_ffn(s, b->layer);
 
 	add_attention(b);
+	if (!moe && !width)
+		return;
 	add_norm(b, PART_MLP_NORM_W, "mlp_norm", s->hidden_size, false);
 	if (!moe) {
-		add_mlp(b, &mlp, s->ffn_hidden_size, 0);
+		if (width < 0)
+			add_replacement(b, PART_MLP_LINEAR_W, "mlp/linear");
+		else
+			add_mlp(b, &mlp, width, 0);
 		return;
 	}
 	add(b, PART_ROUTER_W, "moe/router/w", s->num_moe_experts,
@@ -238,8 +265,7 @@ static void add_mtp(struct builder *b)
 
 bool weights_known(const struct shape *s)
 {
-	return !s->heterogeneous_block_specs &&
-	       !s->experimental_attention_variant &&
+	return !s->experimental_attention_variant &&
 	       !s->attention_output_gate && !s->enable_mhc_connections &&
 	       !IS_SET(s->moe_latent_size);
 }

@@ -34,8 +34,12 @@ enum part {
 	PART_SINK, /* of heads */
 	PART_PROJ_W,
 	PART_PROJ_B,
+	PART_ATTN_LINEAR_W, /* (C, C) in the place of attention, */
+	PART_ATTN_LINEAR_B,
 	PART_MLP_NORM_W,
 	PART_MLP_NORM_B,
+	PART_MLP_LINEAR_W, /* and of the mlp */
+	PART_MLP_LINEAR_B,
 	PART_FC1_W, /* not gated; else gate and up are two weights */
 	PART_FC1_B,
 	PART_GATE_W,
@@ -133,8 +137,8 @@ struct weights {
 
 /*
  * Whether the weights of S are known: not those of linear and sparse attention
- * and its gates, of hyper-connections and latent experts, and of layers with
- * sizes of their own, which only shape_parameters counts so far.
+ * and its gates, of hyper-connections and latent experts, which only
+ * shape_parameters counts so far.
  */
 bool weights_known(const struct shape *s);
 

@@ -288,22 +288,14 @@ unsigned work_away(const struct place *p)
 		       : 0;
 }
 
-/* The entry of LAYER in a list of sizes of their own. */
-static int64_t own_size(const struct ints *list, int64_t layer)
-{
-	return layer < list->count ? list->item[layer] : 0;
-}
-
 int64_t work_layer_kind(const struct shape *s, int64_t layer)
 {
 	bool mtp = layer >= s->num_layers;
 	int64_t n = mtp ? s->num_layers - 1 : layer;
 	uint64_t kind =
-		(uint64_t)own_size(&s->heterogeneous_num_query_groups, n) *
-		0x9e3779b97f4a7c15u;
+		(uint64_t)shape_layer_groups(s, n) * 0x9e3779b97f4a7c15u;
 
-	kind ^= (uint64_t)own_size(&s->heterogeneous_ffn_hidden_size, n) *
-		0xc2b2ae3d27d4eb4fu;
+	kind ^= (uint64_t)shape_layer_ffn(s, n) * 0xc2b2ae3d27d4eb4fu;
 	kind = kind << 4 | (uint64_t)mtp << 3 | shape_is_moe(s, n) << 2 |
 	       shape_is_delta(s, n) << 1 | (shape_window(s, n) > 0);
 	return (int64_t)kind;

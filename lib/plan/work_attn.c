@@ -226,9 +226,7 @@ static void works_delta(struct works *w, const struct work_dims *d)
 void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
-	const struct ints *own = &s->heterogeneous_num_query_groups;
-	int64_t groups =
-		layer < own->count ? own->item[layer] : s->num_query_groups;
+	int64_t groups = shape_layer_groups(s, layer);
 	struct work *norm;
 
 	if (!groups)
@@ -238,7 +236,7 @@ void works_attention(struct works *w, const struct work_dims *d, int64_t layer)
 	norm->away_part = AWAY_QKV;
 	if (groups < 0) { /* a linear layer in its place, whole everywhere */
 		work_gemm(w, d, 0, d->rows, d->C, d->C, s->add_bias_linear,
-			  true);
+			  false);
 		return;
 	}
 	if (!s->multi_latent_attention || shape_is_delta(s, layer))

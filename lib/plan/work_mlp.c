@@ -180,9 +180,7 @@ static void add_experts(struct works *w, const struct work_dims *d)
 void works_mlp(struct works *w, const struct work_dims *d, int64_t layer)
 {
 	const struct shape *s = &d->config->shape;
-	const struct ints *own = &s->heterogeneous_ffn_hidden_size;
-	int64_t width =
-		layer < own->count ? own->item[layer] : s->ffn_hidden_size;
+	int64_t width = shape_layer_ffn(s, layer);
 	struct mlp m = {
 		.modules = MODULE_MLP,
 		.count = 1,
@@ -201,7 +199,7 @@ void works_mlp(struct works *w, const struct work_dims *d, int64_t layer)
 	}
 	if (width < 0) { /* a linear layer in its place, whole everywhere */
 		work_gemm(w, d, 0, d->rows, d->C, d->C, s->add_bias_linear,
-			  true);
+			  false);
 		return;
 	}
 	work_gather(w, d);
