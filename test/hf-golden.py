@@ -7,6 +7,8 @@ hf-golden.py make DIR      write DIR/FAMILY: config.json, safetensors, and
                            generate() goes on with; DIR/tokens.bin; of DeepSeek-V3
                            also files with multi-token prediction, which
                            transformers leaves out: in 8 bits, and what they stand for
+hf-golden.py steps DIR     write DIR/FAMILY/steps.json of gpt2, llama2 and mixtral:
+                           losses of 20 steps of torch's AdamW; make does, too
 hf-golden.py check A B     both folders load with from_pretrained, and have the
                            same tensors, bit for bit, and the same logits
 """
@@ -97,6 +99,37 @@ def greedy(model, ids):
     return texts
 
 
+# As trisect has them: only matrices decay, embeddings among them.
+ADAMW = {"lr": 5e-3, "weight_decay": 0.1, "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-8, "clip_grad": 1.0}
+STEPS = 20
+
+
+def steps(top):
+    """The losses and gradient norms of steps on all rows of ids, in float32, without dropout or a router's loss."""
+    for name in "gpt2", "llama2", "mixtral":
+        model = load(f"{top}/{name}", torch.float32).eval()
+        with open(f"{top}/{name}/expected.json") as f:
+            rows = torch.tensor(json.load(f)["ids"])
+        params = list(model.parameters())
+        optimizer = torch.optim.AdamW(
+            [{"params": [p for p in params if p.ndim > 1]},
+             {"params": [p for p in params if p.ndim == 1], "weight_decay": 0.0}], lr=ADAMW["lr"],
+            betas=(ADAMW["adam_beta1"], ADAMW["adam_beta2"]), eps=ADAMW["adam_eps"], weight_decay=ADAMW["weight_decay"])
+        losses, norms = [], []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            logits = model(input_ids=rows[:, :-1], use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+            loss.backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(params, ADAMW["clip_grad"]).item())
+            optimizer.step()
+            losses.append(loss.item())
+        with open(f"{top}/{name}/steps.json", "w") as f:
+            json.dump({"run": ADAMW, "losses": losses, "norms": norms}, f)
+            f.write("\n")
+        print(f"{name:10} losses {losses[0]:.4f} .. {losses[-1]:.4f}, norms {norms[0]:.3f} .. {norms[-1]:.3f}")
+
+
 def make(top):
     os.makedirs(top, exist_ok=True)
     ids = np.random.default_rng(5).integers(3, VOCAB, (ROWS, LENGTH))
@@ -124,6 +157,7 @@ def make(top):
             f.write("\n")
         print(f"{name:17} {sum(p.numel() for p in model.parameters()):7} parameters, loss {sum(losses) / ROWS:.6f}")
     make_mtp(top)
+    steps(top)
 
 
 MTP = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 24,
@@ -213,4 +247,4 @@ def check(a, b):
 
 
 if __name__ == "__main__":
-    {"make": make, "check": check}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "steps": steps, "check": check}[sys.argv[1]](*sys.argv[2:])

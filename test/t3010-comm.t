@@ -59,11 +59,6 @@ run_ended 2 "$helper" length
 is "another length: exit 6" "$rc" 6
 like "another length: both numbers, or too long" "$err" \
 	'rank 1 sent 2 elements, 4 were expected|message truncated'
-run_ended 2 "$helper" bf16
-is "bf16 on the CPU: exit 6" "$rc" 6
-like "bf16 on the CPU: says so" "$err" \
-	'layer 3 attn out: all-reduce \(sum\) of bf16, which only GPUs add up'
-
 ### more than 2^31 bytes; 10 GiB of memory
 if [ -z "${TRISECT_LONG:-}" ]; then
 	skip "large: counts past 2^31 bytes" "only in check-long"

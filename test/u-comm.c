@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/half.h"
 #include "test/comm-test.h"
 
 static const int ours[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
@@ -40,35 +41,57 @@ static double value(int r, int64_t i)
 	return ((double)(int64_t)x / 1e18) * (double)(1ull << (x % 40));
 }
 
-static void put(enum comm_type type, void *buf, int64_t i, double x)
-{
-	if (type == COMM_F32)
-		((float *)buf)[i] = (float)x;
-	else
-		((double *)buf)[i] = x;
-}
-
 static size_t size_of(enum comm_type type)
 {
-	return type == COMM_F32 ? sizeof(float) : sizeof(double);
+	static const size_t sizes[] = {[COMM_F32] = sizeof(float),
+				       [COMM_F64] = sizeof(double),
+				       [COMM_BF16] = sizeof(uint16_t),
+				       [COMM_FP16] = sizeof(uint16_t)};
+
+	return sizes[type];
 }
 
-/* What a reduction over ranks 0 .. size - 1 must give at I. */
+static void put(enum comm_type type, void *buf, int64_t i, double x)
+{
+	switch (type) {
+	case COMM_F32: ((float *)buf)[i] = (float)x; break;
+	case COMM_F64: ((double *)buf)[i] = x; break;
+	case COMM_BF16: ((uint16_t *)buf)[i] = bf16_round((float)x); break;
+	case COMM_FP16: ((uint16_t *)buf)[i] = fp16_round((float)x); break;
+	}
+}
+
+/* The value as rank R holds it: fp16 reaches from 2^-24 to 65504. */
+static double held(enum comm_type type, int r, int64_t i)
+{
+	double x = value(r, i);
+
+	switch (type) {
+	case COMM_F32: return (float)x;
+	case COMM_F64: return x;
+	case COMM_BF16: return bf16_widen(bf16_round((float)x));
+	case COMM_FP16: return fp16_widen(fp16_round((float)(x * 0x1p-28)));
+	}
+	return 0;
+}
+
+/*
+ * What a reduction over ranks 0 .. size - 1 must give at I, before it is
+ * rounded to the type: elements of 16 bits are added up as floats.
+ */
 static double expected(enum comm_op op, enum comm_type type, int size,
 		       int64_t i)
 {
-	double acc = value(0, i), x;
+	double acc = held(type, 0, i), x;
 
-	if (type == COMM_F32)
-		acc = (float)acc;
 	for (int r = 1; r < size; r++) {
-		x = type == COMM_F32 ? (float)value(r, i) : value(r, i);
+		x = held(type, r, i);
 		if (op == COMM_MAX)
 			acc = x > acc ? x : acc;
-		else if (type == COMM_F32)
-			acc = (float)acc + (float)x;
-		else
+		else if (type == COMM_F64)
 			acc = acc + x;
+		else
+			acc = (float)acc + (float)x;
 	}
 	return acc;
 }
@@ -76,12 +99,15 @@ static double expected(enum comm_op op, enum comm_type type, int size,
 static void check_equal(enum comm_type type, const void *got, int64_t i,
 			double want)
 {
-	double w64 = want;
-	float w32 = (float)want;
+	union {
+		double f64;
+		float f32;
+		uint16_t half;
+	} bits;
 	size_t size = size_of(type);
-	const void *w = type == COMM_F32 ? (void *)&w32 : (void *)&w64;
 
-	if (!memcmp((const char *)got + (size_t)i * size, w, size))
+	put(type, &bits, 0, want);
+	if (!memcmp((const char *)got + (size_t)i * size, &bits, size))
 		return;
 	print_message("# rank %d: element %lld\n", boot.rank, (long long)i);
 	fail();
@@ -116,7 +142,7 @@ static void check_reduction(enum comm_op op, enum comm_type type, int64_t n,
 			       .name = "test"};
 
 	for (int64_t i = 0; i < all; i++)
-		put(type, send, i, value(me, i));
+		put(type, send, i, held(type, me, i));
 	run(&req);
 	for (int64_t i = 0; i < n; i++)
 		check_equal(type, recv, i, expected(op, type, size, first + i));
@@ -131,18 +157,19 @@ static void reductions_have_the_bits_of_rank_order(void **state)
 					 1023, 1024, 4099, 70001};
 	static const enum comm_op ops[] = {COMM_SUM, COMM_MAX,
 					   COMM_REDUCE_SCATTER};
+	static const enum comm_type types[] = {COMM_F32, COMM_F64, COMM_BF16,
+					       COMM_FP16};
 
 	(void)state;
 	for (int o = 0; o < 3; o++)
 		for (int i = 0; i < 9; i++)
-			for (int k = 0; k < 8; k++) {
+			for (int k = 0; k < 16; k++) {
 				int64_t n = counts[i];
 				int64_t few = boot.world + n / 7;
 				int64_t room = k & 1 ? few : n + boot.world;
 
-				check_reduction(ops[o],
-						k & 2 ? COMM_F64 : COMM_F32, n,
-						room, k & 4);
+				check_reduction(ops[o], types[k / 4], n, room,
+						k & 2);
 			}
 }
 
@@ -152,6 +179,7 @@ static void scratch_of_one_element_a_rank_suffices(void **state)
 	check_reduction(COMM_SUM, COMM_F32, 37, boot.world, true);
 	check_reduction(COMM_REDUCE_SCATTER, COMM_F64, 37, boot.world, true);
 	check_reduction(COMM_SUM, COMM_F64, 300000, 1 << 20, false);
+	check_reduction(COMM_SUM, COMM_BF16, 37, boot.world, true);
 }
 
 static void a_nan_wins_in_max(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold of a whole training step without any golden: causality,
- * finite differences, permutations, micro-batching, loss scale, uniform
- * logits, tied weights.  Tiny models in float64, one rank.
+ * What must hold of a whole training step of a plain GPT without any golden:
+ * causality, finite differences, permutations, micro-batching, loss scale,
+ * uniform logits, tied weights, rotary positions.  u-invariant has the list, and the rest.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -14,137 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/train/trainer.h"
-
-enum { SEQ = 12, SAMPLES = 4 };
-
-/* Tokens of the global batch, ids then the last label; and what is scored. */
-struct batch {
-	int32_t token[SAMPLES][SEQ + 1];
-	bool scored[SAMPLES][SEQ];
-	int vocab;
-};
-
-struct model {
-	struct config c;
-	struct trainer t;
-	struct arena a;
-	struct trainer_data data;
-	struct batch batch;
-};
-
-static uint32_t next_random(uint32_t *state)
-{
-	*state = *state * 1664525 + 1013904223;
-	return *state >> 8;
-}
-
-static int sample(void *arg, bool valid, int64_t index, int32_t *ids,
-		  int32_t *labels, struct err *e)
-{
-	const struct batch *b = arg;
-
-	(void)valid;
-	(void)e;
-	for (int i = 0; i < SEQ; i++) {
-		ids[i] = b->token[index][i];
-		labels[i] = b->scored[index][i] ? b->token[index][i + 1] : -1;
-	}
-	return 0;
-}
-
-/* VARIANT's config with SETS (NULL-terminated), weights from its seed. */
-static void model_open(struct model *m, const char *variant,
-		       const char *const *sets)
-{
-	struct report r = {.arena = &m->a};
-	uint32_t state = 7;
-	char path[128];
-	struct err e;
-	int n = 0;
-
-	while (sets && sets[n])
-		n++;
-	snprintf(path, sizeof(path), "test/data/golden/%s.cfg", variant);
-	assert_int_equal(arena_open(&m->a, &e), 0);
-	assert_int_equal(config_load(path, sets, n, &m->a, &m->c, &r, &e), 0);
-	config_finish(&m->c, 1, &r);
-	assert_int_equal(report_count(&r, ERROR), 0);
-	if (trainer_open(&m->t, &m->c, 1, 0, &machine_cpu, NULL, &m->a, &e))
-		fail_msg("%s", e.text);
-	m->batch.vocab = (int)m->c.shape.vocab_size;
-	for (int s = 0; s < SAMPLES; s++)
-		for (int i = 0; i <= SEQ; i++) {
-			m->batch.token[s][i] =
-				(int32_t)(next_random(&state) %
-					  (uint32_t)m->batch.vocab);
-			if (i < SEQ)
-				m->batch.scored[s][i] =
-					next_random(&state) % 4 > 0;
-		}
-	m->data = (struct trainer_data){&m->batch, sample};
-}
-
-static void model_close(struct model *m)
-{
-	trainer_close(&m->t);
-	arena_close(&m->a);
-}
-
-static double loss_of(struct model *m)
-{
-	double loss;
-	struct err e;
-
-	if (trainer_eval(&m->t, &m->data, 1, &loss, &e))
-		fail_msg("%s", e.text);
-	return loss;
-}
-
-/* One step from the first weights (lr is 0); the loss. */
-static double step(struct model *m)
-{
-	struct trainer_result r;
-	struct err e;
-
-	m->t.consumed_samples = 0;
-	if (trainer_step(&m->t, &m->data, false, &r, &e))
-		fail_msg("%s", e.text);
-	return r.loss;
-}
-
-static double *params(struct model *m)
-{
-	void *p = m->t.exec.base[FAMILY_PARAM];
-
-	return p;
-}
-
-static double *grads(struct model *m)
-{
-	void *p = m->t.exec.base[FAMILY_GRAD];
-
-	return p;
-}
-
-static const struct param *param(struct model *m, enum part part, int64_t layer)
-{
-	return slice_find(&m->t.plan.slice, part, layer, 0);
-}
-
-/* The largest difference of the two models' gradients, times SCALE of A's,
- * relative to the largest gradient. */
-static double grads_apart(struct model *a, double scale, struct model *b)
-{
-	double most = 0, off = 0;
-
-	for (int64_t i = 0; i < a->t.plan.slice.elements; i++) {
-		most = fmax(most, fabs(grads(b)[i]));
-		off = fmax(off, fabs(scale * grads(a)[i] - grads(b)[i]));
-	}
-	assert_true(most > 0);
-	return off / most;
-}
+#include "test/model-test.h"
 
 static void test_causality(void **state)
 {
@@ -390,6 +260,86 @@ static void test_tied(void **state)
 	model_close(&twin);
 }
 
+/*
+ * A row of attention's score gradients has the sum 0, so a key's bias, which
+ * adds the same to all scores of a row, has no gradient.
+ */
+static void test_key_bias(void **state)
+{
+	struct model m;
+	const double *g;
+	double q = 0, k = 0;
+	int D = 4, H = 4;
+
+	(void)state;
+	model_open(&m, "gpt2-tied", SETS("run.init_method_std=0.3"));
+	step(&m);
+	g = named(&m, "layers/0001/attn/qkv/b");
+	assert_int_equal(m.c.shape.kv_channels, D);
+	assert_int_equal(m.c.shape.num_query_groups, H);
+	for (int h = 0; h < H; h++)
+		for (int i = 0; i < D; i++) {
+			q = fmax(q, fabs(g[h * 3 * D + i]));
+			k = fmax(k, fabs(g[h * 3 * D + D + i]));
+		}
+	assert_true(q > 1e-4 && k < 1e-15);
+	model_close(&m);
+}
+
+/* A head's rows of q or k for pairs (j, j + D/2) become (2j, 2j + 1). */
+static void interleave(double *w, int64_t D, int64_t cols)
+{
+	double row[8][16];
+
+	assert_true(D <= 8 && cols == 16);
+	memcpy(row, w, (size_t)(D * cols) * sizeof(double));
+	for (int64_t j = 0; j < D; j++)
+		memcpy(w + (2 * (j % (D / 2)) + 2 * j / D) * cols, row[j],
+		       sizeof(row[j]));
+}
+
+static void test_interleaved(void **state)
+{
+	struct model halves, pairs;
+
+	(void)state;
+	model_open(&halves, "llama", SETS("run.init_method_std=0.3"));
+	model_open(&pairs, "llama",
+		   SETS("run.init_method_std=0.3",
+			"shape.rotary_interleaved=true"));
+	assert_true(fabs(step(&halves) - step(&pairs)) > 1e-6);
+	for (int layer = 0; layer < 2; layer++) {
+		const struct param *qkv = param(&pairs, PART_QKV_W, layer);
+		double *w = params(&pairs) + qkv->at;
+
+		/* two groups of two queries, k and v, 4 wide */
+		assert_int_equal(qkv->rows, 2 * 4 * 4);
+		for (int block = 0; block < 8; block++)
+			if (block % 4 < 3)
+				interleave(w + block * 4 * qkv->cols, 4,
+					   qkv->cols);
+	}
+	assert_true(fabs(step(&halves) - step(&pairs)) < 1e-13);
+	model_close(&halves);
+	model_close(&pairs);
+}
+
+static void test_yarn_of_one(void **state)
+{
+	struct model rope, yarn;
+
+	(void)state;
+	model_open(&rope, "llama", NULL);
+	model_open(&yarn, "llama",
+		   SETS("shape.position_embedding_type=\"yarn\"",
+			"shape.yarn_rotary_scaling_factor=1.0",
+			"shape.yarn_original_max_position_embeddings=32"));
+	assert_true(fabs(step(&rope) - step(&yarn)) < 1e-14);
+	assert_true(grads_apart(&rope, 1, &yarn) < 1e-13);
+	model_close(&rope);
+	model_close(&yarn);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +351,9 @@ int main(void)
 		cmocka_unit_test(test_weight_permutations),
 		cmocka_unit_test(test_uniform_logits),
 		cmocka_unit_test(test_tied),
+		cmocka_unit_test(test_key_bias),
+		cmocka_unit_test(test_interleaved),
+		cmocka_unit_test(test_yarn_of_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,20 +87,6 @@ static void fail_length(void)
 	sum(x, boot.rank == boot.world - 1 ? 2 : 4);
 }
 
-static void fail_bf16(void)
-{
-	uint16_t x = 0;
-	struct comm_req req = {.op = COMM_SUM,
-			       .group = world,
-			       .type = COMM_BF16,
-			       .send = &x,
-			       .recv = &x,
-			       .n = 1,
-			       .name = "layer 3 attn out"};
-
-	run(&req);
-}
-
 /* --- more than an int counts ---------------------------------------------- */
 
 /* What place I of rank R holds there: exact in double. */
@@ -244,8 +230,8 @@ static const struct {
 } modes[] = {
 	{"absent", fail_absent, 1.5}, {"stopped", fail_stopped, 1.5},
 	{"killed", fail_killed, 1.5}, {"kind", fail_kind, 1.5},
-	{"length", fail_length, 1.5}, {"bf16", fail_bf16, 1.5},
-	{"bench", bench, 30},	      {"large", large, 120},
+	{"length", fail_length, 1.5}, {"bench", bench, 30},
+	{"large", large, 120},
 };
 
 int main(int argc, char **argv)
