@@ -47,7 +47,8 @@ override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 ## sources: every .c of a room belongs to its library
 plan_src = $(sort $(wildcard lib/base/*.c lib/plan/*.c))
-kern_src = $(filter-out kernels/half.c,$(sort $(wildcard kernels/*.c)))
+half_src = $(sort $(wildcard kernels/half*.c))
+kern_src = $(filter-out $(half_src),$(sort $(wildcard kernels/*.c)))
 ckpt_src = $(sort $(wildcard ckpt/*.c))
 gpu_only = lib/train/comm_nccl%.c lib/train/machine_cuda.c
 train_src = $(filter-out $(if $(filter 0,$(CUDA)),$(gpu_only)),$(sort $(wildcard lib/train/*.c)))
@@ -56,9 +57,10 @@ helpers = $(basename $(notdir $(sort $(wildcard test/x-*.c))))
 units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
 
 o = $(patsubst %.c,$(BUILD)/%.o,$(1))
+half_obj = $(foreach t,bf16 fp16,$(patsubst kernels/%.c,$(BUILD)/kernels/%.$(t).o,$(half_src)))
 kern_obj = $(patsubst kernels/%.c,$(BUILD)/kernels/%.f32.o,$(kern_src)) \
 	$(patsubst kernels/%.c,$(BUILD)/kernels/%.f64.o,$(kern_src)) \
-	$(BUILD)/kernels/half.bf16.o $(BUILD)/kernels/half.fp16.o \
+	$(half_obj) \
 	$(if $(filter 0,$(CUDA)),,$(patsubst %,$(BUILD)/%.o,$(sort $(wildcard kernels/*.cu))))
 plan_lib = $(BUILD)/libplan.a
 kern_lib = $(BUILD)/libkern.a
@@ -119,11 +121,15 @@ $(BUILD)/kernels/%.f64.o: kernels/%.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=double -DREAL_IS_FLOAT=0 -I$(BLAS_INC) -MMD -MP -c -o $@ $<
 
-half = $(patsubst $(BUILD)/kernels/half.%.o,%,$@)
-$(BUILD)/kernels/half.bf16.o $(BUILD)/kernels/half.fp16.o: kernels/half.c Makefile
-	$(call say,CC,$< $(half))
+$(BUILD)/kernels/%.bf16.o: kernels/%.c Makefile
+	$(call say,CC,$< bf16)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=$(if $(filter bf16,$(half)),1,0) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=1 -MMD -MP -c -o $@ $<
+
+$(BUILD)/kernels/%.fp16.o: kernels/%.c Makefile
+	$(call say,CC,$< fp16)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(KFLAGS) -DREAL=float -DREAL_IS_FLOAT=1 -DHALF_IS_BF16=0 -MMD -MP -c -o $@ $<
 
 $(BUILD)/lib/train/init.o: override CFLAGS += -fopenmp
 
