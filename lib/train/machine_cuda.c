@@ -88,19 +88,26 @@ static int open_slots(struct exec *x, struct own *o, struct err *e)
 static int open_attention(struct exec *x, struct err *e)
 {
 	const struct prog_list *l = &x->prog->train;
-	const struct kern_attn_dims *d = NULL;
+	const struct kern_attn_dims *d = NULL; /* the layers' before */
+	bool loaded = false;
 	struct err missing;
 
-	for (int i = 0; i < l->count && !d; i++)
-		if (l->op[i].code == OP_ATTN_FWD)
-			d = l->op[i].attn;
-	if (!d || kern_attn_backend(d, true, x->prog->elem) == KERN_ATTN_OWN)
-		return 0;
-	if (kern_cudnn_load(NULL, &missing)) {
-		log_warn("%s; attention is trisect's own", missing.text);
-		return 0;
+	for (int i = 0; i < l->count; i++) {
+		if (l->op[i].code != OP_ATTN_FWD || l->op[i].attn == d)
+			continue;
+		d = l->op[i].attn;
+		if (kern_attn_backend(d, true, x->prog->elem) == KERN_ATTN_OWN)
+			continue;
+		if (!loaded && kern_cudnn_load(NULL, &missing)) {
+			log_warn("%s; attention is trisect's own",
+				 missing.text);
+			return 0;
+		}
+		loaded = true;
+		if (kern_cudnn_prepare(x->queue, d, e))
+			return -1;
 	}
-	return kern_cudnn_prepare(x->queue, d, e);
+	return 0;
 }
 
 static int cuda_open(struct exec *x, struct err *e)
