@@ -20,8 +20,6 @@ static const struct {
 	{"output_layer_init_method",
 	 "output layers start from init_method_std / sqrt(2 num_layers), not "
 	 "from a function"},
-	{"post_wrap_hooks", "a config holds values, no functions"},
-	{"pre_wrap_hooks", "a config holds values, no functions"},
 	{"restore_modelopt_state", "the state of that tool is not read"},
 	{"spec", "the code of every layer follows from transformer_impl and "
 		 "the shape, not from a Python function"},

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "lib/plan/show_onion.h"
 #include "lib/plan/show_text.h"
 
 /* TEXT in lines of SHOW_WIDTH, broken at blanks. */
@@ -151,6 +152,7 @@ static void explain_shares(FILE *f, const struct show *s)
 void show_explain(FILE *f, const struct show *s)
 {
 	explain_layers(f, s);
+	show_onion(f, s);
 	explain_config(f, s);
 	fputs("\nwhere derived numbers come from\n", f);
 	explain_grid(f, s);

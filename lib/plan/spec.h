@@ -95,6 +95,8 @@ struct spec {
 	struct texts cuda_graph_modules;
 	int64_t cuda_graph_warmup_steps;
 	bool use_te_rng_tracker;
+
+	struct texts pre_wrap_hooks, post_wrap_hooks; /* hook.h */
 };
 
 extern const struct group spec_group;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "lib/plan/hook.h"
 #include "lib/plan/shape.h"
 #include "lib/plan/spec_rule.h"
 
@@ -161,4 +162,5 @@ void spec_check(const struct spec *s, const struct shape *shape,
 	spec_check_low(s, shape, r);
 	spec_check_experts(s, shape, r);
 	spec_check_graphs(s, shape, r);
+	hook_check(s, shape, r);
 }

@@ -209,6 +209,12 @@ ROW(cuda_graph_warmup_steps, INT, "3", 0, 1 << 20, NULL,
 ROW(use_te_rng_tracker, BOOL, "false", 0, 0, NULL,
 	"random states that a CUDA graph may capture",
 	UNSERVED(OF_GRAPHS, "spec-no-effect")),
+ROW(pre_wrap_hooks, TEXTS, NULL, 0, 0, NULL,
+	"in order, before mixed precision: \"freeze:PATTERN\", "
+	"\"init_constant:VALUE:PATTERN\", \"init_std:VALUE:PATTERN\", "
+	"\"log_parameters[:PATTERN]\""),
+ROW(post_wrap_hooks, TEXTS, NULL, 0, 0, NULL,
+	"in order, on what then starts: \"log_parameters[:PATTERN]\""),
 };
 /* clang-format on */
 

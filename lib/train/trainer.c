@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/train/hooks.h"
 #include "lib/train/init.h"
 #include "lib/train/microbatch.h"
 #include "lib/train/profile.h"
@@ -62,16 +63,24 @@ int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
 	return -1;
 }
 
+static int pre_wrap(void *arg, void *params, size_t size, struct err *e)
+{
+	return hooks_pre_wrap(arg, params, size, e);
+}
+
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
 		 struct err *e)
 {
+	const struct init_hook hook = {t, pre_wrap};
+
 	memset(t, 0, sizeof(*t));
 	t->scaler = scaler_start(c);
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
 	if (open_planned(t, m, comm, a, e) ||
-	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, e)) {
+	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, &hook,
+		      e)) {
 		trainer_close(t);
 		return -1;
 	}
