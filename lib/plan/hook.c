@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/plan/plugin.h"
 #include "lib/plan/spec_rule.h"
 #include "lib/plan/weight.h"
 
@@ -44,12 +45,16 @@ int hook_parse(struct hook *h, const char *text, struct err *e)
 	while (kind < HOOK_KINDS && (strlen(names[kind]) != len ||
 				     strncmp(names[kind], text, len) != 0))
 		kind++;
+	*h = (struct hook){.text = text, .kind = HOOK_PLUGIN, .pattern = args};
+	if (kind == HOOK_KINDS && memchr(text, '.', len))
+		return 0;
 	if (kind == HOOK_KINDS)
 		return err_set(e, CODE_CONFIG,
 			       "'%.100s' is no hook; there are freeze:PATTERN, "
 			       "init_constant:VALUE:PATTERN, "
-			       "init_std:VALUE:PATTERN and "
-			       "log_parameters[:PATTERN]",
+			       "init_std:VALUE:PATTERN, "
+			       "log_parameters[:PATTERN] and "
+			       "PLUGIN.HOOK[:ARGS]",
 			       text);
 	*h = (struct hook){.text = text,
 			   .kind = (enum hook_kind)kind,
@@ -82,14 +87,21 @@ bool hook_freezes(const struct spec *s, const char *weight)
 
 static bool matches_some(const struct hook *h, const struct weights *w)
 {
+	if (h->kind == HOOK_PLUGIN)
+		return true;
 	for (int i = 0; i < w->count; i++)
 		if (hook_matches(h, w->list[i].name))
 			return true;
 	return false;
 }
 
-static void check_list(const struct texts *list, const char *path,
-		       const struct origin *from, bool wrapped,
+static bool has_plugin(const struct spec *s, const char *hook)
+{
+	return plugin_find(s, hook, strcspn(hook, ".")) >= 0;
+}
+
+static void check_list(const struct spec *s, const struct texts *list,
+		       const char *path, const struct origin *from,
 		       const struct weights *w, struct report *r)
 {
 	struct hook h;
@@ -99,11 +111,15 @@ static void check_list(const struct texts *list, const char *path,
 		if (hook_parse(&h, list->item[i], &e))
 			report_add(r, "spec-hook", ERROR, path, from, "%s",
 				   e.text);
-		else if (wrapped && h.kind != HOOK_LOG)
+		else if (list == &s->post_wrap_hooks && h.kind < HOOK_LOG)
 			report_add(r, "spec-hook", ERROR, path, from,
 				   "'%.100s' would change what is wrapped "
 				   "already; it is a pre-wrap hook",
 				   h.text);
+		else if (h.kind == HOOK_PLUGIN && !has_plugin(s, h.text))
+			report_add(r, "spec-hook", ERROR, path, from,
+				   "'%.100s': spec.plugins has no '%.*s'",
+				   h.text, (int)strcspn(h.text, "."), h.text);
 		else if (w && !matches_some(&h, w))
 			report_add(r, "spec-hook-pattern", ERROR, path, from,
 				   "'%.100s' matches none of the model's %d "
@@ -125,8 +141,6 @@ void hook_check(const struct spec *s, const struct shape *shape,
 		weights_build(&all, shape, r->arena);
 		known = &all;
 	}
-	check_list(&s->pre_wrap_hooks, SPEC_AT(pre_wrap_hooks), false, known,
-		   r);
-	check_list(&s->post_wrap_hooks, SPEC_AT(post_wrap_hooks), true, known,
-		   r);
+	check_list(s, &s->pre_wrap_hooks, SPEC_AT(pre_wrap_hooks), known, r);
+	check_list(s, &s->post_wrap_hooks, SPEC_AT(post_wrap_hooks), known, r);
 }

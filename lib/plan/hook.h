@@ -9,6 +9,7 @@
  *   init_constant:VALUE:PATTERN  first weights that are all VALUE
  *   init_std:VALUE:PATTERN       normal with this standard deviation
  *   log_parameters[:PATTERN]     names, shapes and norms, told by rank 0
+ *   PLUGIN.HOOK[:ARGS]           one of spec.plugins'
  *
  * PATTERN is a shell's, of names of weights as `ckpt-merge ls` prints them; its
  * "*" takes "/" too.
@@ -24,14 +25,15 @@ enum hook_kind {
 	HOOK_INIT_CONSTANT,
 	HOOK_INIT_STD,
 	HOOK_LOG,
-	HOOK_KINDS
+	HOOK_KINDS,
+	HOOK_PLUGIN = HOOK_KINDS
 };
 
 struct hook {
 	const char *text; /* as the config says it */
 	enum hook_kind kind;
 	double value;	     /* of HOOK_INIT_* */
-	const char *pattern; /* "*" if none was given */
+	const char *pattern; /* "*" if none was given; of a plugin's: ARGS */
 };
 
 /* TEXT taken apart; it outlives H.  Fails (CODE_CONFIG) for what is none. */

@@ -44,7 +44,7 @@ static const char *text_hook(const struct show *s, const struct stage *st,
 	struct hook h;
 	struct err e;
 
-	if (!w || hook_parse(&h, text, &e))
+	if (!w || hook_parse(&h, text, &e) || h.kind == HOOK_PLUGIN)
 		return text;
 	for (int i = 0; i < w->count; i++)
 		count += holds(st, &w->list[i], &s->sum->config->shape) &&

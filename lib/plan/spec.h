@@ -97,6 +97,8 @@ struct spec {
 	bool use_te_rng_tracker;
 
 	struct texts pre_wrap_hooks, post_wrap_hooks; /* hook.h */
+	struct texts plugins;			      /* plugin.h */
+	struct texts overrides;			      /* override.h */
 };
 
 extern const struct group spec_group;

@@ -131,12 +131,62 @@ static int log_parameters(struct wrap *w, const struct hook *h, struct err *e)
 	return bad;
 }
 
+static void show_piece(const struct wrap *w, int piece, int chunk,
+		       struct plugin_weight *out)
+{
+	const struct weight *x = weight_of(w, piece);
+	const struct piece *p = &w->t->plan.slice.piece[piece];
+
+	*out = (struct plugin_weight){
+		.name = x->name,
+		.dim = {x->dim[0], x->dim[1]},
+		.off = {p->box.off[0], p->box.off[1]},
+		.cnt = {p->box.cnt[0], p->box.cnt[1]},
+		.chunk = chunk,
+		.frozen = hook_freezes(&w->t->plan.config->spec, x->name),
+		.data = w->params + (size_t)p->at * w->size,
+		.size = w->size,
+	};
+}
+
+/* A plugin's, on this rank's pieces, chunk by chunk as they lie. */
+static int call_plugin(struct wrap *w, const struct hook *h, struct err *e)
+{
+	const struct plan *p = &w->t->plan;
+	const struct slice *s = &p->slice;
+	const struct plugin_hook *hook =
+		plugins_hook(&w->t->plugins, h->text, e);
+	struct plugin_model m = {.chunks = p->grid.vp};
+
+	if (!hook)
+		return -1;
+	m.weight = calloc((size_t)s->pieces + 1, sizeof(*m.weight));
+	if (!m.weight)
+		return err_set(e, CODE_LAUNCH, "out of memory");
+	for (int i = 0; i < s->params; i++) {
+		const struct param *x = &s->param[i];
+
+		for (int k = 0; k < x->pieces; k++)
+			show_piece(w, x->first_piece + k, x->chunk,
+				   &m.weight[m.weights++]);
+	}
+	if (hook->call(&m, h->pattern) != &m)
+		err_set(e, CODE_FINDINGS,
+			"it has failed, by not returning "
+			"the model");
+	else
+		hook = NULL;
+	free(m.weight);
+	return hook ? -1 : 0;
+}
+
 static int call(struct wrap *w, const struct hook *h, struct err *e)
 {
 	switch (h->kind) {
 	case HOOK_INIT_CONSTANT:
 	case HOOK_INIT_STD: draw(w, h); return 0;
 	case HOOK_LOG: return log_parameters(w, h, e);
+	case HOOK_PLUGIN: return call_plugin(w, h, e);
 	default: return 0; /* the plan has no updates of what is frozen */
 	}
 }
