@@ -54,6 +54,7 @@ gpu_only = lib/train/comm_nccl%.c lib/train/machine_cuda.c
 train_src = $(filter-out $(if $(filter 0,$(CUDA)),$(gpu_only)),$(sort $(wildcard lib/train/*.c)))
 progs = $(basename $(notdir $(sort $(wildcard bin/*.c))))
 helpers = $(basename $(notdir $(sort $(wildcard test/x-*.c))))
+plugins = $(basename $(notdir $(sort $(wildcard test/plugin-*.c))))
 units = $(basename $(notdir $(sort $(wildcard test/u-*.c))))
 
 o = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -69,7 +70,7 @@ train_lib = $(BUILD)/libtrain.a
 
 inc_gpu = $(if $(filter 0,$(CUDA)),,-DTRISECT_CUDA -isystem $(NCCL_DIR)/include -isystem $(cuda)/include)
 inc_train = -I$(MPI_DIR)/include -I$(PMIX_DIR)/include -I$(HDF5_INC)
-plan_ldlibs = -lconfig -ljansson -lyaml -lxxhash -lm
+plan_ldlibs = -lconfig -ljansson -lyaml -lxxhash -lm -ldl
 ckpt_ldlibs = -L$(HDF5_DIR)/lib -L$(HDF5_DIR) -lhdf5 -lisal $(plan_ldlibs) -lpthread
 gpu_ldlibs = $(if $(filter 0,$(CUDA)),,-L$(NCCL_DIR)/lib -L$(cuda)/lib64 -lnccl -lcublasLt -lcudart -lstdc++ -ldl)
 train_ldlibs = -L$(MPI_DIR)/lib -lmpi -lpmix $(BLAS_LIB) -fopenmp $(gpu_ldlibs) $(ckpt_ldlibs)
@@ -170,7 +171,12 @@ $(BUILD)/test/x-%: $(BUILD)/test/x-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(pl
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(train_ldlibs)
 
-test-programs: all $(addprefix $(BUILD)/test/,$(units) $(helpers))
+$(BUILD)/test/plugin-%.so: test/plugin-%.c Makefile
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -fPIC -MMD -MP -MF $(@:.so=.d) -o $@ $< -lm
+
+test-programs: all $(addprefix $(BUILD)/test/,$(units) $(helpers) $(addsuffix .so,$(plugins)))
 
 export TRISECT_BUILD = $(abspath $(BUILD))
 prove = CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j$(TEST_JOBS) $(if $(filter 1,$(V)),-v)
@@ -276,13 +282,15 @@ install: all ## install under PREFIX (DESTDIR for packaging)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/trisect
 	install $(addprefix $(BUILD)/bin/,$(progs)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(wildcard bin/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/include/trisect/kernels
+	install -m 644 kernels/kern.h kernels/plugin.h $(DESTDIR)$(PREFIX)/include/trisect/kernels
 	cp -R etc slurm $(DESTDIR)$(PREFIX)/share/trisect
 	sed -i 's|TRISECT_BIN-}|TRISECT_BIN-$(PREFIX)/bin}|' $(DESTDIR)$(PREFIX)/share/trisect/slurm/*.sbatch
 
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(progs)) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(wildcard bin/*.1)))
-	rm -rf $(DESTDIR)$(PREFIX)/share/trisect
+	rm -rf $(DESTDIR)$(PREFIX)/share/trisect $(DESTDIR)$(PREFIX)/include/trisect
 
 clean: ## remove what was built
 	rm -rf build

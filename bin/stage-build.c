@@ -13,13 +13,14 @@
 #include "lib/base/write.h"
 #include "lib/plan/gpu.h"
 #include "lib/plan/grid_rule.h"
+#include "lib/plan/hook.h"
 #include "lib/plan/show.h"
 #include "lib/plan/verdict.h"
 
 struct options {
 	struct cluster cluster;
 	int64_t rank; /* -1: not given */
-	bool json, sbatch, explain;
+	bool json, sbatch, explain, allow_plugins;
 	const char *svg, *html, *gpu;
 	struct cli_list sets;
 };
@@ -51,6 +52,9 @@ static int parse(struct options *o, int argc, char **argv, int *first,
 		 "ranks of a node (8, or the world)", 1, GRID_WORLD_MAX},
 		{"explain", 0, CLI_FLAG, &o->explain, NULL,
 		 "why each layer has its spec, where values come from", 0, 0},
+		{"allow-plugins", 0, CLI_FLAG, &o->allow_plugins, NULL,
+		 "load spec.plugins, which runs their code, to look into them",
+		 0, 0},
 		{"set", 0, CLI_LIST, &o->sets, "PATH=VALUE",
 		 "change one setting, as the file would say it", 0, 0},
 		{0},
@@ -206,31 +210,58 @@ static void choose_node(struct cluster *cl)
 		cl->gpus_per_node = cl->world;
 }
 
+/* Loaded, and whether they have the hooks that C names. */
+static int open_plugins(struct plugins *p, const struct config *c,
+			struct arena *a, struct err *e)
+{
+	const struct texts *lists[] = {&c->spec.pre_wrap_hooks,
+				       &c->spec.post_wrap_hooks};
+	struct hook h;
+	int bad = plugins_open(p, &c->spec, a, e);
+
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < lists[i]->count && !bad; k++)
+			bad = hook_parse(&h, lists[i]->item[k], e) ||
+			      (h.kind == HOOK_PLUGIN &&
+			       !plugins_hook(p, h.text, e));
+	if (bad) {
+		plugins_close(p);
+		e->code = CODE_FINDINGS;
+	}
+	return bad ? -1 : 0;
+}
+
 static int work(struct options *o, const char *file, struct arena *a,
 		struct err *e)
 {
 	struct estimate estimate;
+	struct plugins plugins = {0};
 	struct sum sum;
 	struct show s = {.file = file,
 			 .a = a,
 			 .sum = &sum,
 			 .estimate = &estimate,
-			 .cluster = &o->cluster};
+			 .cluster = &o->cluster,
+			 .plugins = o->allow_plugins ? &plugins : NULL};
 	struct verdict v;
+	int bad;
 
 	if (cluster_gpu(&o->cluster, o->gpu, e) ||
 	    read_config(o, file, &v, a, &s.world_from, e))
 		return -1;
 	choose_node(&o->cluster);
+	if (o->allow_plugins && open_plugins(&plugins, v.config, a, e))
+		return -1;
 	if (sum_build(&sum, v.config, (int)o->cluster.world, a, e) ||
 	    estimate_build(&estimate, v.config, &o->cluster, a, e)) {
+		plugins_close(&plugins);
 		if (e->code == CODE_CONFIG)
 			e->code = CODE_FINDINGS;
 		return -1;
 	}
-	if (print(o, &s, e))
-		return -1;
-	return sys_flush_stdout(e);
+	bad = print(o, &s, e) || sys_flush_stdout(e);
+	plugins_close(&plugins);
+	return bad ? -1 : 0;
 }
 
 int main(int argc, char **argv)

@@ -84,6 +84,10 @@ static const struct check table[] = {
 {"spec-graph-offload", ERROR, "cpu_offloading goes with cuda_graph_impl full_iteration only"},
 {"spec-graph-recompute", ERROR, "what is computed again is inside or outside of what is captured, and draws no random numbers there"},
 {"spec-graph-modules", ERROR, "cuda_graph_modules name what can be captured"},
+{"spec-plugin", ERROR, "plugins have the form NAME=PATH, and names of their own"},
+{"spec-override", ERROR, "overrides have the form LAYERS:OPS=NAME, with layers of the model, ops that a layer has and a known name"},
+{"spec-hook", ERROR, "hooks are built in or a plugin's, and those that change something come before the wrap"},
+{"spec-hook-pattern", ERROR, "a hook's pattern matches some weight"},
 {"spec-no-effect", NOTE, "a choice of code that train-worker has no use for, and that changes no result, is said"},
 /* the places */
 {"place-world", ERROR, "world % (tp * cp * pp) = 0"},

@@ -20,19 +20,18 @@ static const struct {
 	{"output_layer_init_method",
 	 "output layers start from init_method_std / sqrt(2 num_layers), not "
 	 "from a function"},
-	{"post_wrap_hooks", "a config holds values, no functions"},
-	{"pre_wrap_hooks", "a config holds values, no functions"},
-	{"restore_modelopt_state", "the state of that tool is not read"},
-	{"spec", "the code of every layer follows from transformer_impl and "
-		 "the shape, not from a Python function"},
+	{"restore_modelopt_state",
+	 "the weights of a model that ModelOpt has quantised go with the ranges of its quantisers, which checkpoints would have to keep, and with ops that round by them, which train-worker does not have"},
+	{"spec", "the code of every layer follows from transformer_impl, the "
+		 "shape and spec.overrides, not from a Python function"},
 	{"tensor_parallel_num_weight_shards",
 	 "weights are cut by tensor_model_parallel_size alone; "
 	 "data_parallel_sharding_strategy optim_grads_params shards them "
 	 "further"},
 	{"transformer", "its fields stand in the group that they belong to"},
 	{"transformer_layer_spec",
-	 "the code of every layer follows from transformer_impl and the "
-	 "shape, not from a Python function"},
+	 "the code of every layer follows from transformer_impl, the shape "
+	 "and spec.overrides, not from a Python function"},
 	{"use_arbitrary_attention_mask",
 	 "attention is causal, within window_size"},
 	{"use_checkpoint_args", "the config says what the model is, and a "

@@ -2,6 +2,7 @@
 /* From gradients to updated parameters: sums, norm, clip, AdamW. */
 #include <stddef.h>
 
+#include "lib/plan/hook.h"
 #include "lib/plan/prog_build.h"
 
 /* Where kern_scalars are. */
@@ -148,6 +149,11 @@ static enum kern_grads grads_of(const struct build *b, int64_t layer)
 		       : GRADS_MAIN;
 }
 
+static bool freezes(const struct build *b, const struct weight *w)
+{
+	return hook_freezes(&b->in->config->spec, w->name);
+}
+
 /*
  * Squares of this rank's share of what counts.  The shares are the same with
  * and without ZeRO-1, so the norm has the same bits.
@@ -164,7 +170,7 @@ static void emit_sumsq(struct build *b)
 		const struct weight *w = &b->in->weights->list[p->weight];
 		int64_t end = p->at + box_elements(&p->box);
 		int metric = METRIC_SUMSQ + (int)grads_of(b, w->layer);
-		bool skip = p->replica || w->counts;
+		bool skip = p->replica || w->counts || freezes(b, w);
 
 		acc.at =
 			(int64_t)offsetof(struct kern_scalars, metrics[metric]);
@@ -226,6 +232,28 @@ static void emit_update(struct build *b, const struct param *p, int64_t lo,
 		->flag = p->decay;
 }
 
+/* The same for what of them is not frozen. */
+static void emit_thawed(struct build *b, const struct param *p, int64_t lo,
+			int64_t hi, int64_t own)
+{
+	const struct slice *s = b->in->slice;
+
+	for (int i = 0; i < p->pieces; i++) {
+		const struct piece *x = &s->piece[p->first_piece + i];
+		int64_t end = x->at + box_elements(&x->box);
+
+		if (x->at >= hi || end <= lo ||
+		    !freezes(b, &b->in->weights->list[x->weight]))
+			continue;
+		if (lo < x->at)
+			emit_update(b, p, lo, x->at, own);
+		own += end - lo;
+		lo = end;
+	}
+	if (lo < hi)
+		emit_update(b, p, lo, hi, own);
+}
+
 /* What this rank updates of one class; its moments lie from OWN on. */
 static int64_t emit_updates(struct build *b, enum weight_class cls, int64_t own)
 {
@@ -245,7 +273,7 @@ static int64_t emit_updates(struct build *b, enum weight_class cls, int64_t own)
 
 			to = to < hi ? to : hi;
 			if (from < to)
-				emit_update(b, p, from, to, own + from - lo);
+				emit_thawed(b, p, from, to, own + from - lo);
 		}
 		own += hi - lo;
 	}

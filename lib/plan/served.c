@@ -134,6 +134,35 @@ struct remarks {
 /* Whether there is something to say of M's setting, and if so what. */
 typedef bool judge(const struct config *c, struct remark *m);
 
+/* What a variant of attention would take to run. */
+static const char *const variant_needs[] = {
+	[VARIANT_NONE] = "",
+	[VARIANT_GDN] =
+		": it needs a scan of the gated delta rule over the tokens, "
+		"forward and backward, its short convolution, and their "
+		"weights (decays, gated norm) in the table of weights",
+	[VARIANT_GDN2] =
+		": it needs a scan of the gated delta rule over the tokens, "
+		"forward and backward, with gates for each channel, its short "
+		"convolution, and their weights in the table "
+		"of weights",
+	[VARIANT_DSA] =
+		": it needs an indexer beside latent attention (its "
+		"projections and norm in the table of weights, its scores and "
+		"choice of dsa_indexer_topk tokens, its loss), and attention "
+		"to the chosen tokens alone",
+};
+
+static const char *needs(const struct config *c, const struct remark *m)
+{
+	const struct field *f = &m->group->fields[m->row];
+
+	if (m->group != &shape_group ||
+	    f->offset != offsetof(struct shape, experimental_attention_variant))
+		return "";
+	return variant_needs[c->shape.experimental_attention_variant];
+}
+
 static bool judge_served(const struct config *c, struct remark *m)
 {
 	const struct field *f = &m->group->fields[m->row];
@@ -144,7 +173,7 @@ static bool judge_served(const struct config *c, struct remark *m)
 	m->what = check_find(m->id)->severity == NOTE
 			  ? "has no effect on the results"
 			  : "is not run yet";
-	m->why = "";
+	m->why = needs(c, m);
 	return true;
 }
 

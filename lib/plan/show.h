@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "lib/plan/estimate.h"
+#include "lib/plan/plugin.h"
 #include "lib/plan/sum.h"
 
 struct show {
@@ -15,7 +16,8 @@ struct show {
 	/* for what the plan does not know, and for times on GPUs */
 	const struct estimate *estimate;
 	const struct cluster *cluster;
-	struct arena *a; /* for texts on the way */
+	const struct plugins *plugins; /* the config's, loaded; or NULL */
+	struct arena *a;	       /* for texts on the way */
 };
 
 /* Text is at most this wide, but for the config's own names. */

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "lib/plan/show_onion.h"
+#include "lib/plan/show_plugins.h"
 #include "lib/plan/show_text.h"
 
 /* TEXT in lines of SHOW_WIDTH, broken at blanks. */
@@ -158,6 +160,8 @@ static void explain_shares(FILE *f, const struct show *s)
 void show_explain(FILE *f, const struct show *s)
 {
 	explain_layers(f, s);
+	show_plugins(f, s);
+	show_onion(f, s);
 	explain_config(f, s);
 	fputs("\nwhere derived numbers come from\n", f);
 	explain_grid(f, s);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/plan/spec.h"
 
+#include <string.h>
+
+#include "lib/plan/override.h"
 #include "lib/plan/shape.h"
 
 static void derive(struct spec *s, int *at, int value, const char *why)
@@ -45,6 +48,29 @@ const char *spec_backend_text(const struct spec *s)
 	return spec_group.fields[row].names[s->attention_backend];
 }
 
+/* A plugin's name in the place of what it computes. */
+static void put_overrides(struct spec_row *row, const struct spec *s,
+			  const struct shape *shape, int64_t layer)
+{
+	const struct {
+		int ops;
+		const char **at;
+	} places[] = {
+		{OVERRIDE_NORM, &row->norm},
+		{OVERRIDE_ATTENTION, &row->attention},
+		{shape_is_moe(shape, layer) ? OVERRIDE_EXPERTS : OVERRIDE_ACT,
+		 &row->mlp},
+	};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		const char *name =
+			override_name(s, shape, layer, places[i].ops);
+
+		if (name && strcmp(name, "local") != 0)
+			*places[i].at = name;
+	}
+}
+
 /* Megatron's default_layer_spec: the first condition that holds decides. */
 struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 			   int64_t layer)
@@ -81,6 +107,7 @@ struct spec_row spec_layer(const struct spec *s, const struct shape *shape,
 				     ? "transformer_impl is local"
 				     : "inference_optimized has no experts";
 	}
+	put_overrides(&row, s, shape, layer);
 	return row;
 }
 

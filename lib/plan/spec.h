@@ -95,6 +95,10 @@ struct spec {
 	struct texts cuda_graph_modules;
 	int64_t cuda_graph_warmup_steps;
 	bool use_te_rng_tracker;
+
+	struct texts pre_wrap_hooks, post_wrap_hooks; /* hook.h */
+	struct texts plugins;			      /* plugin.h */
+	struct texts overrides;			      /* override.h */
 };
 
 extern const struct group spec_group;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "lib/plan/hook.h"
+#include "lib/plan/override.h"
 #include "lib/plan/shape.h"
 #include "lib/plan/spec_rule.h"
 
@@ -161,4 +163,7 @@ void spec_check(const struct spec *s, const struct shape *shape,
 	spec_check_low(s, shape, r);
 	spec_check_experts(s, shape, r);
 	spec_check_graphs(s, shape, r);
+	plugin_check(s, r);
+	override_check(s, shape, r);
+	hook_check(s, shape, r);
 }

@@ -209,6 +209,19 @@ ROW(cuda_graph_warmup_steps, INT, "3", 0, 1 << 20, NULL,
 ROW(use_te_rng_tracker, BOOL, "false", 0, 0, NULL,
 	"random states that a CUDA graph may capture",
 	UNSERVED(OF_GRAPHS, "spec-no-effect")),
+ROW(plugins, TEXTS, NULL, 0, 0, NULL,
+	"shared objects with ops and hooks, \"NAME=PATH\"; they run in "
+	"train-worker"),
+ROW(overrides, TEXTS, NULL, 0, 0, NULL,
+	"whose code: \"LAYERS:OPS=NAME\", layers like 2-5, mtp, moe, *; ops "
+	"norm, attention, linear, act, experts, *; name local or of a plugin"),
+ROW(pre_wrap_hooks, TEXTS, NULL, 0, 0, NULL,
+	"in order, before mixed precision: \"freeze:PATTERN\", "
+	"\"init_constant:VALUE:PATTERN\", \"init_std:VALUE:PATTERN\", "
+	"\"log_parameters[:PATTERN]\", \"PLUGIN.HOOK[:ARGS]\""),
+ROW(post_wrap_hooks, TEXTS, NULL, 0, 0, NULL,
+	"in order, on what then starts: \"log_parameters[:PATTERN]\", "
+	"\"PLUGIN.HOOK[:ARGS]\""),
 };
 /* clang-format on */
 

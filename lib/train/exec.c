@@ -497,6 +497,7 @@ static void run_kern(struct exec *x, const struct op *op)
 		.n = op->n,
 		.drop = op->drop,
 	};
+	const struct kern *k = x->kern;
 	bool done;
 
 	for (int i = 0; i < 9; i++)
@@ -506,9 +507,11 @@ static void run_kern(struct exec *x, const struct op *op)
 		a.attn = *op->attn;
 		a.attn.drop = a.drop;
 	}
-	done = run_forward(x->kern, op, &a) || run_backward(x->kern, op, &a) ||
-	       run_moe(x->kern, op, &a) || run_at(x->kern, op, &a) ||
-	       run_flat(x->kern, op, &a, scalars);
+	if (x->layer_kern && op->layer >= 0)
+		k = &x->layer_kern[op->layer];
+	done = run_forward(k, op, &a) || run_backward(k, op, &a) ||
+	       run_moe(k, op, &a) || run_at(k, op, &a) ||
+	       run_flat(k, op, &a, scalars);
 	assert(done);
 }
 

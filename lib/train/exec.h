@@ -14,6 +14,8 @@ struct exec {
 	const struct prog *prog;
 	const struct machine *machine;
 	const struct kern *kern;
+	/* by layer, where plugins compute some of it; or NULL: all KERN */
+	const struct kern *layer_kern;
 	int dtype;	      /* of its elements: enum spec_dtype */
 	struct queue *queue;  /* NULL on the CPU */
 	char *base[FAMILIES]; /* as ops see them: prog->bytes[] each */

@@ -29,19 +29,26 @@ static double normal_at(uint64_t seed, uint64_t key, int64_t index)
 	return radius * (index % 2 ? sin(turn) : cos(turn));
 }
 
-static double deviation(const struct weight *w, const struct config *c)
+static struct init_how how_to(const struct weight *w, const struct config *c)
 {
-	double std = c->run.init_method_std;
+	struct init_how how = {.normal = true, .value = c->run.init_method_std};
 
 	switch (w->init) {
+	case INIT_NORMAL: break;
 	case INIT_NORMAL_EMBED:
-		return isnan(c->run.embedding_init_method_std)
-			       ? std
-			       : c->run.embedding_init_method_std;
+		if (!isnan(c->run.embedding_init_method_std))
+			how.value = c->run.embedding_init_method_std;
+		break;
 	case INIT_NORMAL_OUT:
-		return std / sqrt(2 * (double)c->shape.num_layers);
-	default: return std;
+		how.value /= sqrt(2 * (double)c->shape.num_layers);
+		break;
+	case INIT_ONE:
+		how = (struct init_how){
+			.value = !c->shape.layernorm_zero_centered_gamma};
+		break;
+	case INIT_ZERO: how = (struct init_how){0}; break;
 	}
+	return how;
 }
 
 static void put(void *params, size_t size, int64_t at, double value)
@@ -52,17 +59,11 @@ static void put(void *params, size_t size, int64_t at, double value)
 		((float *)params)[at] = (float)value;
 }
 
-static void init_piece(const struct piece *p, const struct weight *w,
-		       const struct config *c, size_t size, void *params)
+void init_piece(const struct piece *p, const struct weight *w,
+		const struct init_how *how, uint64_t seed, size_t size,
+		void *params)
 {
 	uint64_t key = XXH3_64bits(w->name, strlen(w->name));
-	uint64_t seed = (uint64_t)c->run.seed;
-	double std = deviation(w, c);
-	double constant =
-		w->init == INIT_ONE && !c->shape.layernorm_zero_centered_gamma
-			? 1
-			: 0;
-	bool normal = w->init != INIT_ONE && w->init != INIT_ZERO;
 
 #pragma omp parallel for
 	for (int64_t row = 0; row < p->box.cnt[0]; row++) {
@@ -72,17 +73,22 @@ static void init_piece(const struct piece *p, const struct weight *w,
 
 		for (int64_t col = 0; col < p->box.cnt[1]; col++)
 			put(params, size, at + col,
-			    normal ? std * normal_at(seed, key, index + col)
-				   : constant);
+			    how->normal ? how->value * normal_at(seed, key,
+								 index + col)
+					: how->value);
 	}
 }
 
 void init_params(const struct slice *s, const struct weights *w,
 		 const struct config *c, size_t size, void *params)
 {
-	for (int i = 0; i < s->pieces; i++)
-		init_piece(&s->piece[i], &w->list[s->piece[i].weight], c, size,
+	for (int i = 0; i < s->pieces; i++) {
+		const struct weight *x = &w->list[s->piece[i].weight];
+		struct init_how how = how_to(x, c);
+
+		init_piece(&s->piece[i], x, &how, (uint64_t)c->run.seed, size,
 			   params);
+	}
 }
 
 /* What of the flat buffer ALL this rank has optimizer state for, packed. */
@@ -133,7 +139,8 @@ int init_weights(struct exec *x, const struct slice *s, const float *all,
 }
 
 int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
-	      const struct config *c, struct err *e)
+	      const struct config *c, const struct init_hook *hook,
+	      struct err *e)
 {
 	float *all;
 	void *map;
@@ -144,6 +151,8 @@ int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
 		if (!map)
 			return -1;
 		init_params(s, w, c, x->prog->elem, map);
+		if (hook->call(hook->arg, map, x->prog->elem, e))
+			return -1;
 		return exec_unmap(x, FAMILY_PARAM, map, true, e);
 	}
 	all = calloc((size_t)s->elements, sizeof(*all));
@@ -153,7 +162,8 @@ int init_exec(struct exec *x, const struct slice *s, const struct weights *w,
 			       " weights on the host",
 			       s->elements);
 	init_params(s, w, c, sizeof(*all), all);
-	bad = init_weights(x, s, all, e);
+	bad = hook->call(hook->arg, all, sizeof(*all), e) ||
+	      init_weights(x, s, all, e);
 	free(all);
-	return bad;
+	return bad ? -1 : 0;
 }

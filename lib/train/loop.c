@@ -16,6 +16,7 @@
 #include "lib/plan/estimate.h"
 #include "lib/train/data.h"
 #include "lib/train/device_choice.h"
+#include "lib/train/hooks.h"
 #include "lib/train/metrics.h"
 #include "lib/train/owner.h"
 #include "lib/train/rate.h"
@@ -210,6 +211,8 @@ static int open_all(struct loop *l, struct err *e)
 	l->trainer.profile = l->boot->rank ? 0 : l->opt->profile;
 	watchdog_phase(l->watchdog, "load", timeout);
 	if (resume_load(&l->resume, &l->trainer, &l->arena, e))
+		return -1;
+	if (!l->opt->gen && hooks_post_wrap(&l->trainer, e))
 		return -1;
 	l->saved = l->resume.own ? l->trainer.step : -1;
 	return metrics_open(&l->metrics, writes ? c->run.dir : NULL,

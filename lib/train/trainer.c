@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/plan/override.h"
+#include "lib/train/hooks.h"
 #include "lib/train/init.h"
 #include "lib/train/microbatch.h"
 #include "lib/train/profile.h"
@@ -38,14 +40,36 @@ static int open_groups(struct trainer *t, struct comm *comm, struct arena *a,
 	return 0;
 }
 
-/* Groups and memory of what is planned. */
+/* The tables of layers, where the config has plugins. */
+static int open_plugins(struct trainer *t, struct arena *a, struct err *e)
+{
+	const struct config *c = t->plan.config;
+	int64_t layers = t->plan.weights.layers;
+	struct kern *table;
+
+	if (!c->spec.plugins.count)
+		return 0;
+	if (plugins_open(&t->plugins, &c->spec, a, e))
+		return -1;
+	table = arena_alloc(a, (size_t)layers, sizeof(*table));
+	for (int64_t n = 0; n < layers; n++)
+		if (override_table(&table[n], t->exec.kern, &t->plugins,
+				   &c->spec, &c->shape, n, e))
+			return -1;
+	t->exec.layer_kern = table;
+	return 0;
+}
+
+/* Groups, memory and code of what is planned. */
 static int open_planned(struct trainer *t, const struct machine *m,
 			struct comm *comm, struct arena *a, struct err *e)
 {
 	if (open_groups(t, comm, a, e))
 		return -1;
-	return exec_open(&t->exec, &t->plan.prog, m, t->plan.config, comm,
-			 t->group, e);
+	if (exec_open(&t->exec, &t->plan.prog, m, t->plan.config, comm,
+		      t->group, e))
+		return -1;
+	return open_plugins(t, a, e);
 }
 
 int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
@@ -62,16 +86,24 @@ int trainer_open_gen(struct trainer *t, struct prog_gen *gen,
 	return -1;
 }
 
+static int pre_wrap(void *arg, void *params, size_t size, struct err *e)
+{
+	return hooks_pre_wrap(arg, params, size, e);
+}
+
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
 		 struct err *e)
 {
+	const struct init_hook hook = {t, pre_wrap};
+
 	memset(t, 0, sizeof(*t));
 	t->scaler = scaler_start(c);
 	if (plan_build(&t->plan, c, world, rank, a, e))
 		return -1;
 	if (open_planned(t, m, comm, a, e) ||
-	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, e)) {
+	    init_exec(&t->exec, &t->plan.slice, &t->plan.weights, c, &hook,
+		      e)) {
 		trainer_close(t);
 		return -1;
 	}
@@ -86,6 +118,7 @@ void trainer_close(struct trainer *t)
 		if (t->group[g])
 			comm_group_close(t->group[g]);
 	memset(t->group, 0, sizeof(t->group));
+	plugins_close(&t->plugins);
 }
 
 /* Whether one of this rank's stages looks tokens up, scores them, or attends

@@ -4,12 +4,14 @@
 #define TRAIN_TRAINER_H
 
 #include "lib/plan/plan.h"
+#include "lib/plan/plugin.h"
 #include "lib/train/machine.h"
 #include "lib/train/scaler.h"
 
 struct trainer {
 	struct plan plan;
 	struct exec exec;
+	struct plugins plugins;
 	struct comm_group *group[PROG_GROUPS];
 	int64_t step; /* done, with those that updated nothing */
 	struct scaler scaler;
@@ -67,7 +69,7 @@ struct trainer_data {
 
 /*
  * Plan RANK of WORLD, open its groups over COMM (NULL when alone), allocate on
- * M, and draw the first weights.
+ * M, load the config's plugins, and draw the first weights.
  */
 int trainer_open(struct trainer *t, const struct config *c, int world, int rank,
 		 const struct machine *m, struct comm *comm, struct arena *a,
