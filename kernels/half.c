@@ -174,12 +174,13 @@ static void HALF(linear_fwd)(struct queue *q, void *y, const void *x,
 }
 
 static void HALF(linear_sum)(struct queue *q, void *y, const void *x,
-			     const void *w, int64_t N, int64_t out, int64_t in)
+			     const void *w, const void *bias, int64_t N,
+			     int64_t out, int64_t in)
 {
 	struct room r = ROOM;
-	float *fx = widen(&r, x, N * in);
+	float *fx = widen(&r, x, N * in), *fw = widen(&r, w, out * in);
 
-	K(linear_sum)(NULL, y, fx, widen(&r, w, out * in), N, out, in);
+	K(linear_sum)(NULL, y, fx, fw, widen(&r, bias, out), N, out, in);
 }
 
 static void HALF(linear_bwd_x)(struct queue *q, void *dx, const void *dy,
@@ -519,6 +520,33 @@ static void HALF(expert_act_bwd)(struct queue *q, void *dx, void *dprob,
 	settle_rows(dx, fdx, row, N, width);
 }
 
+static void HALF(expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+				  const void *prob, const int32_t *map,
+				  int64_t C, const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	struct kern_map m = kern_map((int32_t *)map, dims);
+	int64_t rows = m.end[dims->experts - 1];
+	float *fy = widen(&r, y, rows * C);
+
+	K(expert_bias_fwd)
+	(NULL, fy, widen(&r, bias, dims->experts * C), prob, map, C, dims);
+	settle(y, fy, rows * C);
+}
+
+static void HALF(expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+				  const void *dy, const void *bias,
+				  const void *prob, const int32_t *map,
+				  int64_t C, const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	struct kern_map m = kern_map((int32_t *)map, dims);
+	float *fdy = widen(&r, dy, m.end[dims->experts - 1] * C);
+	float *fbias = widen(&r, bias, dims->experts * C);
+
+	K(expert_bias_bwd)(NULL, dbias, dprob, fdy, fbias, prob, map, C, dims);
+}
+
 static void HALF(ce_max)(struct queue *q, void *m, const void *logits,
 			 int64_t N, int64_t V, int64_t valid)
 {
@@ -615,6 +643,8 @@ const struct kern HALF(cpu) = {
 	.experts_bwd_w = HALF(experts_bwd_w),
 	.expert_act_fwd = HALF(expert_act_fwd),
 	.expert_act_bwd = HALF(expert_act_bwd),
+	.expert_bias_fwd = HALF(expert_bias_fwd),
+	.expert_bias_bwd = HALF(expert_bias_bwd),
 	.ce_max = HALF(ce_max),
 	.ce_sums = HALF(ce_sums),
 	.ce_grad = HALF(ce_grad),

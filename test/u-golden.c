@@ -94,12 +94,19 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"moe/router/expert_bias", "mlp.router.expert_bias"},
 		{"moe/gate/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/gate/b", "mlp.experts.N.linear_fc1.bias"},
+		{"moe/up/b", "mlp.experts.N.linear_fc1.bias"},
 		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/fc1/b", "mlp.experts.N.linear_fc1.bias"},
 		{"moe/fc2/w", "mlp.experts.N.linear_fc2.weight"},
+		{"moe/fc2/b", "mlp.experts.N.linear_fc2.bias"},
 		{"moe/shared/router/w", "mlp.shared_experts.gate_weight"},
 		{"moe/shared/gate/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/up/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/fc2/w", "mlp.shared_experts.linear_fc2.weight"},
+		{"moe/shared/gate/b", "mlp.shared_experts.linear_fc1.bias"},
+		{"moe/shared/up/b", "mlp.shared_experts.linear_fc1.bias"},
+		{"moe/shared/fc2/b", "mlp.shared_experts.linear_fc2.bias"},
 		{"embed/tok", "embedding.word_embeddings.weight"},
 		{"embed/pos", "embedding.position_embeddings.weight"},
 		{"final_norm/w", "decoder.final_layernorm.weight"},
@@ -155,7 +162,8 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 static int64_t golden_index(const struct weight *w, int64_t k)
 {
 	bool up = w->part == PART_UP_W || w->part == PART_EXPERT_UP_W ||
-		  w->part == PART_SHARED_UP_W;
+		  w->part == PART_SHARED_UP_W || w->part == PART_EXPERT_UP_B ||
+		  w->part == PART_SHARED_UP_B;
 
 	/* these go with the experts */
 	if (w->part == PART_ROUTER_W || w->part == PART_ROUTER_B ||
@@ -416,7 +424,9 @@ static void run_variant(const char *variant, const struct machine *m,
 static bool on_cpus(const char *variant)
 {
 	return !strncmp(variant, "mla", 3) || !strncmp(variant, "sink", 4) ||
-	       !strncmp(variant, "docs", 4) || !strncmp(variant, "moe-sink", 8);
+	       !strncmp(variant, "docs", 4) ||
+	       !strncmp(variant, "moe-sink", 8) ||
+	       !strncmp(variant, "moe-add", 7);
 }
 
 /*
@@ -428,7 +438,8 @@ static void all(const char *variant)
 	const struct machine *gpu = machine_cuda();
 	bool moe = !strncmp(variant, "moe", 3);
 	/* some token is so near to two experts that 16 bits take the other */
-	bool near = strstr(variant, "mla-moe") || strstr(variant, "moe-bias");
+	bool near = strstr(variant, "mla-moe") || strstr(variant, "moe-bias") ||
+		    strstr(variant, "add-bias-mtp");
 
 	run_variant(variant, &machine_cpu, FP64, 1e-13, 1e-12);
 	run_variant(variant, &machine_cpu, FP32, 2e-6, 2e-5);
@@ -492,6 +503,8 @@ VARIANT(mla_layernorm, "mla-layernorm")
 VARIANT(mla_moe, "mla-moe")
 VARIANT(mla_mtp, "mla-mtp")
 VARIANT(mla_moe_mtp, "mla-moe-mtp")
+VARIANT(moe_add_bias, "moe-add-bias")
+VARIANT(moe_add_bias_mtp, "moe-add-bias-mtp")
 VARIANT(moe_bias, "moe-bias")
 VARIANT(moe_bias_mtp, "moe-bias-mtp")
 VARIANT(moe_bias_softplus, "moe-bias-softplus")
@@ -553,6 +566,8 @@ int main(void)
 		cmocka_unit_test(test_moe_per_token),
 		cmocka_unit_test(test_moe_repeated),
 		cmocka_unit_test(test_moe_gelu),
+		cmocka_unit_test(test_moe_add_bias),
+		cmocka_unit_test(test_moe_add_bias_mtp),
 		cmocka_unit_test(test_moe_bias),
 		cmocka_unit_test(test_moe_bias_mtp),
 		cmocka_unit_test(test_moe_bias_softplus),
