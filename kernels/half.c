@@ -112,12 +112,13 @@ static void HALF(linear_fwd)(struct queue *q, void *y, const void *x,
 }
 
 static void HALF(linear_sum)(struct queue *q, void *y, const void *x,
-			     const void *w, int64_t N, int64_t out, int64_t in)
+			     const void *w, const void *bias, int64_t N,
+			     int64_t out, int64_t in)
 {
 	struct room r = ROOM;
-	float *fx = widen(&r, x, N * in);
+	float *fx = widen(&r, x, N * in), *fw = widen(&r, w, out * in);
 
-	K(linear_sum)(NULL, y, fx, widen(&r, w, out * in), N, out, in);
+	K(linear_sum)(NULL, y, fx, fw, widen(&r, bias, out), N, out, in);
 }
 
 static void HALF(linear_bwd_x)(struct queue *q, void *dx, const void *dy,
@@ -405,6 +406,8 @@ const struct kern HALF(cpu) = {
 	.experts_bwd_w = HALF(experts_bwd_w),
 	.expert_act_fwd = HALF(expert_act_fwd),
 	.expert_act_bwd = HALF(expert_act_bwd),
+	.expert_bias_fwd = HALF(expert_bias_fwd),
+	.expert_bias_bwd = HALF(expert_bias_bwd),
 	.ce_max = HALF(ce_max),
 	.ce_sums = HALF(ce_sums),
 	.ce_grad = HALF(ce_grad),

@@ -97,5 +97,12 @@ void HALF(expert_act_bwd)(struct queue *q, void *dx, void *dprob,
 			  enum kern_act act, bool gated);
 void HALF(balance)(struct queue *q, void *bias, void *master, const void *count,
 		   int64_t n, const struct kern_moe_dims *dims);
+void HALF(expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+			   const void *prob, const int32_t *map, int64_t C,
+			   const struct kern_moe_dims *dims);
+void HALF(expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+			   const void *dy, const void *bias, const void *prob,
+			   const int32_t *map, int64_t C,
+			   const struct kern_moe_dims *dims);
 
 #endif

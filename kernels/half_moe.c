@@ -144,3 +144,30 @@ void HALF(balance)(struct queue *q, void *bias, void *master, const void *count,
 	K(balance)(NULL, master, NULL, count, n, dims);
 	settle(bias, master, n);
 }
+
+void HALF(expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+			   const void *prob, const int32_t *map, int64_t C,
+			   const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	struct kern_map m = kern_map((int32_t *)map, dims);
+	int64_t rows = m.end[dims->experts - 1];
+	float *fy = widen(&r, y, rows * C);
+
+	K(expert_bias_fwd)
+	(NULL, fy, widen(&r, bias, dims->experts * C), prob, map, C, dims);
+	settle(y, fy, rows * C);
+}
+
+void HALF(expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+			   const void *dy, const void *bias, const void *prob,
+			   const int32_t *map, int64_t C,
+			   const struct kern_moe_dims *dims)
+{
+	struct room r = ROOM;
+	struct kern_map m = kern_map((int32_t *)map, dims);
+	float *fdy = widen(&r, dy, m.end[dims->experts - 1] * C);
+	float *fbias = widen(&r, bias, dims->experts * C);
+
+	K(expert_bias_bwd)(NULL, dbias, dprob, fdy, fbias, prob, map, C, dims);
+}

@@ -317,9 +317,10 @@ struct kern {
 	void (*linear_fwd)(struct queue *q, void *y, const void *x,
 			   const void *w, const void *bias, int64_t N,
 			   int64_t out, int64_t in);
-	/* The same without a bias, y in the sum type: a router's logits. */
+	/* The same with y in the sum type: a router's logits. */
 	void (*linear_sum)(struct queue *q, void *y, const void *x,
-			   const void *w, int64_t N, int64_t out, int64_t in);
+			   const void *w, const void *bias, int64_t N,
+			   int64_t out, int64_t in);
 	/* dx (N, in) = dy (N, out) w. */
 	void (*linear_bwd_x)(struct queue *q, void *dx, const void *dy,
 			     const void *w, int64_t N, int64_t out, int64_t in);
@@ -482,6 +483,19 @@ struct kern {
 			       const void *dy, const void *x, const void *prob,
 			       const int32_t *row, int64_t N, int64_t F,
 			       enum kern_act act, bool gated);
+	/*
+	 * So far on CPUs only: y (R, C) += each row's expert's bias (experts,
+	 * C), times the row's probability in prob (N, K) unless it is NULL.
+	 * The backward: dbias +=, dprob += in the sum type; dprob and bias are
+	 * NULL where prob is.
+	 */
+	void (*expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+				const void *prob, const int32_t *map, int64_t C,
+				const struct kern_moe_dims *dims);
+	void (*expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+				const void *dy, const void *bias,
+				const void *prob, const int32_t *map, int64_t C,
+				const struct kern_moe_dims *dims);
 
 	/*
 	 * Softmax cross entropy over a vocabulary cut by columns.  This rank

@@ -60,7 +60,7 @@ void K(norm_bwd)(struct queue *q, void *dx, void *dw, void *db, const void *dy,
 void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
 		   const void *bias, int64_t N, int64_t out, int64_t in);
 void K(linear_sum)(struct queue *q, void *y, const void *x, const void *w,
-		   int64_t N, int64_t out, int64_t in);
+		   const void *bias, int64_t N, int64_t out, int64_t in);
 void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,
 		     int64_t N, int64_t out, int64_t in);
 void K(linear_bwd_w)(struct queue *q, void *dw, const void *dy, const void *x,
@@ -132,6 +132,13 @@ void K(expert_act_fwd)(struct queue *q, void *y, const void *x,
 void K(expert_act_bwd)(struct queue *q, void *dx, void *dprob, const void *dy,
 		       const void *x, const void *prob, const int32_t *row,
 		       int64_t N, int64_t F, enum kern_act act, bool gated);
+void K(expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+			const void *prob, const int32_t *map, int64_t C,
+			const struct kern_moe_dims *dims);
+void K(expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+			const void *dy, const void *bias, const void *prob,
+			const int32_t *map, int64_t C,
+			const struct kern_moe_dims *dims);
 void K(ce_max)(struct queue *q, void *m, const void *logits, int64_t N,
 	       int64_t V, int64_t valid);
 void K(ce_sums)(struct queue *q, void *sums, const void *logits, const void *m,

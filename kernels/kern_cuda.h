@@ -334,7 +334,7 @@ template <typename T> struct cuda_linear {
 	static void fwd(struct queue *q, void *y, const void *x, const void *w,
 			const void *bias, int64_t N, int64_t out, int64_t in);
 	static void sum(struct queue *q, void *y, const void *x, const void *w,
-			int64_t N, int64_t out, int64_t in);
+			const void *bias, int64_t N, int64_t out, int64_t in);
 	static void bwd_x(struct queue *q, void *dx, const void *dy,
 			  const void *w, int64_t N, int64_t out, int64_t in);
 	static void bwd_w(struct queue *q, void *dw, const void *dy,

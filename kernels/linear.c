@@ -91,9 +91,9 @@ void K(linear_fwd)(struct queue *q, void *y, const void *x, const void *w,
 }
 
 void K(linear_sum)(struct queue *q, void *y, const void *x, const void *w,
-		   int64_t N, int64_t out, int64_t in)
+		   const void *bias, int64_t N, int64_t out, int64_t in)
 {
-	K(linear_fwd)(q, y, x, w, NULL, N, out, in);
+	K(linear_fwd)(q, y, x, w, bias, N, out, in);
 }
 
 void K(linear_bwd_x)(struct queue *q, void *dx, const void *dy, const void *w,

@@ -193,14 +193,14 @@ static void no_algorithm(struct queue *q)
 		   "cublasLt has no algorithm for this shape");
 }
 
-template <typename T>
-static __global__ void bias_kernel(T *y, const T *bias, int64_t n, int64_t C)
+template <typename Y, typename T>
+static __global__ void bias_kernel(Y *y, const T *bias, int64_t n, int64_t C)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x;
 	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
 	for (; i < n; i += step)
-		y[i] = (T)((float)y[i] + (float)bias[i % C]);
+		y[i] = (Y)((float)y[i] + (float)bias[i % C]);
 }
 
 /* Where the library cannot add the bias itself. */
@@ -214,16 +214,20 @@ void cuda_linear<T>::fwd(struct queue *q, void *y, const void *x, const void *w,
 	if (!gemm(q, GEMM_FWD, sizeof(T), y, w, x, NULL, out, N, in))
 		no_algorithm(q);
 	if (bias)
-		LAUNCH(q, bias_kernel<T>, blocks_for(N * out, 256, 4096), 256,
+		LAUNCH(q, (bias_kernel<T, T>), blocks_for(N * out, 256, 4096), 256,
 		       0, (T *)y, (const T *)bias, N * out, out);
 }
 
 template <typename T>
 void cuda_linear<T>::sum(struct queue *q, void *y, const void *x, const void *w,
-			 int64_t N, int64_t out, int64_t in)
+			 const void *bias, int64_t N, int64_t out, int64_t in)
 {
 	if (!gemm(q, GEMM_SUM, sizeof(T), y, w, x, NULL, out, N, in))
 		no_algorithm(q);
+	if (bias)
+		LAUNCH(q, (bias_kernel<float, T>),
+		       blocks_for(N * out, 256, 4096), 256, 0, (float *)y,
+		       (const T *)bias, N * out, out);
 }
 
 template <typename T>

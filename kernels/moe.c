@@ -71,3 +71,68 @@ void K(experts_bwd_w)(struct queue *q, void *w, const void *y, const void *x,
 	(void)R;
 	EACH_EXPERT(K(linear_bwd_w)(q, we, ye, xe, rows, out, in))
 }
+
+/* The bias of choice I's expert, or of its gradient. */
+static REAL *bias_of(const void *bias, const struct kern_map *m, int64_t i,
+		     int64_t C, const struct kern_moe_dims *d)
+{
+	return (REAL *)bias + (m->expert[i] - d->first) * C;
+}
+
+void K(expert_bias_fwd)(struct queue *q, void *y, const void *bias,
+			const void *prob, const int32_t *map, int64_t C,
+			const struct kern_moe_dims *d)
+{
+	struct kern_map m = kern_map((int32_t *)map, d);
+	int64_t N = d->ranks * d->M * d->K;
+
+	(void)q;
+#pragma omp parallel for if (N * C > KERN_SMALL)
+	for (int64_t i = 0; i < N; i++) {
+		REAL p = prob ? ((const REAL *)prob)[i] : 1;
+
+		if (m.row[i] < 0)
+			continue;
+		for (int64_t c = 0; c < C; c++)
+			((REAL *)y)[m.row[i] * C + c] +=
+				p * bias_of(bias, &m, i, C, d)[c];
+	}
+}
+
+/* DBIAS of expert E: its rows in the order of the choices. */
+static void bias_gradient(REAL *dbias, const REAL *dy, const REAL *prob,
+			  const struct kern_map *m, int64_t C, int64_t e,
+			  int64_t N)
+{
+	for (int64_t i = 0; i < N; i++)
+		for (int64_t c = 0;
+		     c < C && m->row[i] >= 0 && m->expert[i] == e; c++)
+			dbias[c] +=
+				(prob ? prob[i] : 1) * dy[m->row[i] * C + c];
+}
+
+void K(expert_bias_bwd)(struct queue *q, void *dbias, void *dprob,
+			const void *dy, const void *bias, const void *prob,
+			const int32_t *map, int64_t C,
+			const struct kern_moe_dims *d)
+{
+	struct kern_map m = kern_map((int32_t *)map, d);
+	int64_t N = d->ranks * d->M * d->K;
+
+	(void)q;
+#pragma omp parallel for if (N * C > KERN_SMALL)
+	for (int64_t e = 0; e < d->experts; e++)
+		bias_gradient((REAL *)dbias + e * C, dy, prob, &m, C,
+			      d->first + e, N);
+	if (!dprob)
+		return;
+#pragma omp parallel for if (N * C > KERN_SMALL)
+	for (int64_t i = 0; i < N; i++) {
+		double sum = 0;
+
+		for (int64_t c = 0; c < C && m.row[i] >= 0; c++)
+			sum += (double)((const REAL *)dy)[m.row[i] * C + c] *
+			       (double)bias_of(bias, &m, i, C, d)[c];
+		((REAL *)dprob)[i] += (REAL)sum;
+	}
+}

@@ -124,15 +124,13 @@ static void test_linear(const struct kern &k, enum type t, int64_t N,
 		check(BOTH(k, linear_fwd, P(y), P(x), P(w), P(b), N, out_, in_),
 		      "%s linear_fwd %ld %ld %ld bias %d", k.name, N, out_, in_,
 		      with_bias);
+		y = out(F32, N * out_);
+		check(BOTH(k, linear_sum, P(y), P(x), P(w), P(b), N, out_, in_),
+		      "%s linear_sum %ld %ld %ld bias %d", k.name, N, out_, in_,
+		      with_bias);
 	}
-	struct arr *y = out(F32, N * out_), *x = in(t, N * in_);
-	struct arr *w = in(t, out_ * in_);
-
-	check(BOTH(k, linear_sum, P(y), P(x), P(w), N, out_, in_),
-	      "%s linear_sum %ld %ld %ld", k.name, N, out_, in_);
 	struct arr *dx = out(t, N * in_), *dy = in(t, N * out_);
-
-	w = in(t, out_ * in_);
+	struct arr *x = in(t, N * in_), *w = in(t, out_ * in_);
 
 	check(BOTH(k, linear_bwd_x, P(dx), P(dy), P(w), N, out_, in_),
 	      "%s linear_bwd_x %ld %ld %ld", k.name, N, out_, in_);

@@ -214,6 +214,16 @@ static void uses_of_moe(const struct op *op, const struct sizes *z,
 		USES({OUT, rows << n[3]}, {OUT, n[0] * z->sum}, {IN, rows},
 		     {IN, rows << n[3]}, {IN, n[0] * z->sum}, {IN, row});
 		break;
+	case OP_EXPERT_BIAS_FWD:
+		USES({BOTH, rows}, {IN, d->experts * n[1] * z->elem},
+		     {IN | MAYBE, all * K * z->sum}, {IN, map});
+		break;
+	case OP_EXPERT_BIAS_BWD:
+		USES({BOTH, d->experts * n[1] * z->sum},
+		     {BOTH | MAYBE, all * K * z->sum}, {IN, rows},
+		     {IN | MAYBE, d->experts * n[1] * z->elem},
+		     {IN | MAYBE, all * K * z->sum}, {IN, map});
+		break;
 	default: uses_of_dims(op, z, u);
 	}
 }
@@ -271,7 +281,8 @@ static void uses_of_kern(const struct op *op, const struct sizes *z,
 		USES({OUT, out}, {IN, in}, {IN, w}, {IN | MAYBE, n[1] * elem});
 		break;
 	case OP_LINEAR_SUM:
-		USES({OUT, n[0] * n[1] * z->sum}, {IN, in}, {IN, w});
+		USES({OUT, n[0] * n[1] * z->sum}, {IN, in}, {IN, w},
+		     {IN | MAYBE, n[1] * elem});
 		break;
 	case OP_LINEAR_BWD_X: USES({OUT, in}, {IN, out}, {IN, w}); break;
 	case OP_LINEAR_BWD_W: USES({BOTH, dw}, {IN, out}, {IN, in}); break;

@@ -98,12 +98,19 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 		{"moe/router/expert_bias", "mlp.router.expert_bias"},
 		{"moe/gate/w", "mlp.experts.N.linear_fc1.weight"},
 		{"moe/up/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/gate/b", "mlp.experts.N.linear_fc1.bias"},
+		{"moe/up/b", "mlp.experts.N.linear_fc1.bias"},
 		{"moe/fc1/w", "mlp.experts.N.linear_fc1.weight"},
+		{"moe/fc1/b", "mlp.experts.N.linear_fc1.bias"},
 		{"moe/fc2/w", "mlp.experts.N.linear_fc2.weight"},
+		{"moe/fc2/b", "mlp.experts.N.linear_fc2.bias"},
 		{"moe/shared/router/w", "mlp.shared_experts.gate_weight"},
 		{"moe/shared/gate/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/up/w", "mlp.shared_experts.linear_fc1.weight"},
 		{"moe/shared/fc2/w", "mlp.shared_experts.linear_fc2.weight"},
+		{"moe/shared/gate/b", "mlp.shared_experts.linear_fc1.bias"},
+		{"moe/shared/up/b", "mlp.shared_experts.linear_fc1.bias"},
+		{"moe/shared/fc2/b", "mlp.shared_experts.linear_fc2.bias"},
 		{"embed/tok", "embedding.word_embeddings.weight"},
 		{"embed/pos", "embedding.position_embeddings.weight"},
 		{"final_norm/w", "decoder.final_layernorm.weight"},
@@ -159,7 +166,8 @@ static const char *golden_name(const struct weight *w, const struct piece *p,
 static int64_t golden_index(const struct weight *w, int64_t k)
 {
 	bool up = w->part == PART_UP_W || w->part == PART_EXPERT_UP_W ||
-		  w->part == PART_SHARED_UP_W;
+		  w->part == PART_SHARED_UP_W || w->part == PART_EXPERT_UP_B ||
+		  w->part == PART_SHARED_UP_B;
 
 	/* these go with the experts */
 	if (w->part == PART_ROUTER_W || w->part == PART_ROUTER_B ||
@@ -425,7 +433,8 @@ static void all(const char *variant)
 	const struct machine *gpu = machine_cuda();
 	bool moe = !strncmp(variant, "moe", 3);
 	/* some token is so near to two experts that 16 bits take the other */
-	bool near = strstr(variant, "mla-moe") || strstr(variant, "moe-bias");
+	bool near = strstr(variant, "mla-moe") || strstr(variant, "moe-bias") ||
+		    strstr(variant, "add-bias-mtp");
 
 	run_variant(variant, &machine_cpu, FP64, 1e-13, 1e-12);
 	run_variant(variant, &machine_cpu, FP32, 2e-6, 2e-5);
@@ -434,7 +443,8 @@ static void all(const char *variant)
 			    moe ? 0.3 : 6e-2);
 		run_variant(variant, &machine_cpu, FP16, 5e-4, 1e-2);
 	}
-	if (gpu && gpu->count() && strncmp(variant, "moe-sink", 8) != 0)
+	if (gpu && gpu->count() && strncmp(variant, "moe-sink", 8) != 0 &&
+	    strncmp(variant, "moe-add", 7) != 0)
 		run_variant(variant, gpu, FP32, 2e-6, 2e-5);
 }
 
@@ -493,6 +503,8 @@ VARIANT(mla_layernorm, "mla-layernorm")
 VARIANT(mla_moe, "mla-moe")
 VARIANT(mla_mtp, "mla-mtp")
 VARIANT(mla_moe_mtp, "mla-moe-mtp")
+VARIANT(moe_add_bias, "moe-add-bias")
+VARIANT(moe_add_bias_mtp, "moe-add-bias-mtp")
 VARIANT(moe_bias, "moe-bias")
 VARIANT(moe_bias_mtp, "moe-bias-mtp")
 VARIANT(moe_bias_softplus, "moe-bias-softplus")
@@ -558,6 +570,8 @@ int main(void)
 		cmocka_unit_test(test_moe_per_token),
 		cmocka_unit_test(test_moe_repeated),
 		cmocka_unit_test(test_moe_gelu),
+		cmocka_unit_test(test_moe_add_bias),
+		cmocka_unit_test(test_moe_add_bias_mtp),
 		cmocka_unit_test(test_moe_bias),
 		cmocka_unit_test(test_moe_bias_mtp),
 		cmocka_unit_test(test_moe_bias_softplus),

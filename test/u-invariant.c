@@ -335,12 +335,12 @@ static void check_entry(struct model *m, int64_t at, double want,
 static void test_finite_differences(void **state)
 {
 	static const char *const variants[] = {
-		"mtp-llama-misc",  "mtp-gpt2-tied", "moe-top2-mtp",
-		"moe-pre-softmax", "moe-bias-mtp",  "moe-bias-softplus",
-		"moe-shared-gate", "moe-sinkhorn",  "moe-global-mtp",
-		"mla-yarn",	   "mla-layernorm", "mla-moe-mtp",
-		"sink-learned",	   "docs-sink",	    "l2-gpt2",
-		"llama-qk-norm"};
+		"mtp-llama-misc",   "mtp-gpt2-tied",   "moe-top2-mtp",
+		"moe-pre-softmax",  "moe-bias-mtp",    "moe-bias-softplus",
+		"moe-add-bias-mtp", "moe-shared-gate", "moe-sinkhorn",
+		"moe-global-mtp",   "mla-yarn",	       "mla-layernorm",
+		"mla-moe-mtp",	    "sink-learned",    "docs-sink",
+		"l2-gpt2",	    "llama-qk-norm"};
 	uint32_t random = 3;
 	struct model m;
 	size_t bytes;

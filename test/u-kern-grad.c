@@ -5,7 +5,7 @@
  */
 #include "test/kern-test.h"
 
-#define K (&kern_cpu_f64)
+static const struct kern *const k = &kern_cpu_f64;
 
 static double *x, *y, *dy; /* what goes in, comes out, and weighs that */
 
@@ -19,7 +19,7 @@ static double *branch, *bias;
 
 static double resid_loss(void)
 {
-	K->resid(NULL, y, x, branch, bias, N, C, &drop);
+	k->resid(NULL, y, x, branch, bias, N, C, &drop);
 	return dot(y, dy, N * C);
 }
 
@@ -33,8 +33,8 @@ static void residual(void **state)
 	bias = rnd_new(C, 1);
 	dy = rnd_new(N * C, 1);
 	y = zeros(N * C);
-	K->drop(NULL, dbranch, dy, N, C, &drop);
-	K->bias_bwd(NULL, db, dbranch, N, C);
+	k->drop(NULL, dbranch, dy, N, C, &drop);
+	k->bias_bwd(NULL, db, dbranch, N, C);
 	check_grad("x", x, dy, N * C, resid_loss);
 	check_grad("branch", branch, dbranch, N * C, resid_loss);
 	check_grad("bias", bias, db, C, resid_loss);
@@ -52,7 +52,7 @@ static double *kv, *pos, *table;
 
 static double latent_loss(void)
 {
-	K->latent_fwd(NULL, y, x, kv, pos, table, &heads, P, PAIRS);
+	k->latent_fwd(NULL, y, x, kv, pos, table, &heads, P, PAIRS);
 	return dot(y, dy, QKV);
 }
 
@@ -71,7 +71,7 @@ static void latent(void **state)
 		table[2 * t] = 1.2 * cos(t);
 		table[2 * t + 1] = 1.2 * sin(t);
 	}
-	K->latent_bwd(NULL, dq, dkv, dpos, dy, table, &heads, P, PAIRS);
+	k->latent_bwd(NULL, dq, dkv, dpos, dy, table, &heads, P, PAIRS);
 	check_grad("query", x, dq, QUERY, latent_loss);
 	check_grad("kv", kv, dkv, KV, latent_loss);
 	check_grad("pos", pos, dpos, POS, latent_loss);
@@ -87,7 +87,7 @@ static double *w;
 
 static double experts_loss(void)
 {
-	K->experts_fwd(NULL, y, x, w, end, R, OUT, IN, E);
+	k->experts_fwd(NULL, y, x, w, end, R, OUT, IN, E);
 	return dot(y, dy, R * OUT);
 }
 
@@ -100,8 +100,8 @@ static void experts(void **state)
 	w = rnd_new(E * OUT * IN, 1);
 	dy = rnd_new(R * OUT, 1);
 	y = zeros(R * OUT);
-	K->experts_bwd_x(NULL, dx, dy, w, end, R, OUT, IN, E);
-	K->experts_bwd_w(NULL, dw, dy, x, end, R, OUT, IN, E);
+	k->experts_bwd_x(NULL, dx, dy, w, end, R, OUT, IN, E);
+	k->experts_bwd_w(NULL, dw, dy, x, end, R, OUT, IN, E);
 	check_grad("x", x, dx, R * IN, experts_loss);
 	check_grad("w", w, dw, E * OUT * IN, experts_loss);
 }
@@ -113,13 +113,13 @@ static const int32_t row[TOKENS * CHOICES] = {2, 0, -1, 4, 5, 1, 3, -1};
 
 static double gather_loss(void)
 {
-	K->gather(NULL, y, x, row, TOKENS, CHOICES, C);
+	k->gather(NULL, y, x, row, TOKENS, CHOICES, C);
 	return dot(y, dy, ROWS * C);
 }
 
 static double combine_loss(void)
 {
-	K->combine(NULL, y, x, row, TOKENS, CHOICES, C);
+	k->combine(NULL, y, x, row, TOKENS, CHOICES, C);
 	return dot(y, dy, TOKENS * C);
 }
 
@@ -132,10 +132,52 @@ static void rows(void **state)
 	x = rnd_new(ROWS * C, 1);
 	dy = rnd_new(ROWS * C, 1);
 	y = zeros(ROWS * C);
-	K->combine(NULL, dx, dy, row, TOKENS, CHOICES, C);
+	k->combine(NULL, dx, dy, row, TOKENS, CHOICES, C);
 	check_grad("x of gather", x, dx, TOKENS * C, gather_loss);
-	K->gather(NULL, dx, dy, row, TOKENS, CHOICES, C);
+	k->gather(NULL, dx, dy, row, TOKENS, CHOICES, C);
 	check_grad("x of combine", x, dx, ROWS * C, combine_loss);
+}
+
+/* Their biases: two ranks of two tokens, and the second half of the experts,
+ * one of whose choices found no room. */
+enum { MAP = 2 * TOKENS * CHOICES + 2 + 2 * 4 };
+
+static const struct kern_moe_dims half = {.M = 2,
+					  .T = 2,
+					  .E = 4,
+					  .K = CHOICES,
+					  .ranks = 2,
+					  .first = 2,
+					  .experts = 2};
+static int32_t map[MAP] = {2, 3, 0,  2, 1,  3, 3, 2,  /* experts */
+			   0, 2, -1, 1, -1, 3, 4, -1, /* rows */
+			   2, 5};		      /* ends */
+static double *prob;
+
+static double bias_loss(void)
+{
+	memcpy(y, x, 5 * C * sizeof(*y));
+	k->expert_bias_fwd(NULL, y, bias, prob, map, C, &half);
+	return dot(y, dy, 5 * C);
+}
+
+static void biases(void **state)
+{
+	double *db = zeros(2 * C), *dp = zeros(TOKENS * CHOICES);
+
+	(void)state;
+	x = rnd_new(5 * C, 1);
+	y = zeros(5 * C);
+	dy = rnd_new(5 * C, 1);
+	bias = rnd_new(2 * C, 1);
+	prob = NULL;
+	k->expert_bias_bwd(NULL, db, NULL, dy, NULL, NULL, map, C, &half);
+	check_grad("bias", bias, db, 2 * C, bias_loss);
+	prob = rnd_new(TOKENS * CHOICES, 1);
+	memset(db, 0, 2 * C * sizeof(*db));
+	k->expert_bias_bwd(NULL, db, dp, dy, bias, prob, map, C, &half);
+	check_grad("bias with probabilities", bias, db, 2 * C, bias_loss);
+	check_grad("prob", prob, dp, TOKENS * CHOICES, bias_loss);
 }
 
 /* --- rows side by side ------------------------------------------------------ */
@@ -146,8 +188,8 @@ static double *right;
 
 static double join_loss(void)
 {
-	K->join(NULL, y, x, right, NULL, N, bytes_of(K, LEFT),
-		bytes_of(K, RIGHT), 0);
+	k->join(NULL, y, x, right, NULL, N, bytes_of(k, LEFT),
+		bytes_of(k, RIGHT), 0);
 	return dot(y, dy, N * WIDE);
 }
 
@@ -160,9 +202,9 @@ static void joined(void **state)
 	right = rnd_new(N * RIGHT, 1);
 	dy = rnd_new(N * WIDE, 1);
 	y = zeros(N * WIDE);
-	K->cut(NULL, dx, dy, N, bytes_of(K, LEFT), bytes_of(K, WIDE));
-	K->cut(NULL, dright, dy + LEFT, N, bytes_of(K, RIGHT),
-	       bytes_of(K, WIDE));
+	k->cut(NULL, dx, dy, N, bytes_of(k, LEFT), bytes_of(k, WIDE));
+	k->cut(NULL, dright, dy + LEFT, N, bytes_of(k, RIGHT),
+	       bytes_of(k, WIDE));
 	check_grad("left", x, dx, N * LEFT, join_loss);
 	check_grad("right", right, dright, N * RIGHT, join_loss);
 }
@@ -178,7 +220,7 @@ static const struct {
 	{"latent_bwd", "grad"},	    {"attn_bwd", "attn"},
 	{"act_bwd", "act"},	    {"route_bwd", "moe"},
 	{"experts_bwd_x", "grad"},  {"experts_bwd_w", "grad"},
-	{"expert_act_bwd", "moe"},
+	{"expert_act_bwd", "moe"},  {"expert_bias_bwd", "grad"},
 };
 enum { TESTED = sizeof(tested) / sizeof(*tested) };
 
@@ -230,7 +272,7 @@ static void all_of_them(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(residual), UNIT(latent), UNIT(experts),
+		UNIT(residual), UNIT(latent), UNIT(experts),	 UNIT(biases),
 		UNIT(rows),	UNIT(joined), UNIT(all_of_them),
 	};
 

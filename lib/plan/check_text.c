@@ -301,7 +301,7 @@ static const struct check_text table[] = {
 	"Of its checkpoints train-worker loads the newest and keeps the newest save_retain."},
 {"served-context", "place.context_parallel_size", "context_parallel_size = 2;", "no context_parallel_size",
 	"What the ranks of cp would own is planned and drawn, not run."},
-{"served-experts", "shape.moe_latent_size shape.add_bias_linear place.expert_tensor_parallel_size run.moe_router_load_balancing_type spec.moe_router_dtype", "moe_latent_size = 48;", "no moe_latent_size",
+{"served-experts", "shape.moe_latent_size shape.add_bias_linear shape.moe_shared_expert_gate place.expert_tensor_parallel_size run.moe_router_load_balancing_type spec.moe_router_dtype", "moe_latent_size = 48;", "no moe_latent_size",
 	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
 {"served-graphs", "spec.cuda_graph_impl", "cuda_graph_impl = \"local\";", "cuda_graph_impl = \"none\";",
 	"What is captured is not chosen by settings yet."},

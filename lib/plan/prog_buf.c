@@ -269,6 +269,8 @@ const char *op_code_name(int code)
 		"experts weight gradient",
 		"experts act",
 		"experts act gradient",
+		"experts bias",
+		"experts bias gradient",
 		"loss maximum",
 		"loss sums",
 		"loss gradient",

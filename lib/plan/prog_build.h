@@ -305,16 +305,17 @@ void latent_forward(struct build *b, struct layer_saved *v);
 struct buf latent_backward(struct build *b, struct buf *dqkv,
 			   struct layer_saved *v);
 
-/* One mlp: its matrices, whose biases are the parts after them. */
+/* One mlp: its matrices; fc1's bias is the part after it. */
 struct mlp {
 	enum part fc1, fc2;
-	int64_t width; /* on this rank */
+	enum part fc2_bias; /* PARTS: it has none, or adds it elsewhere */
+	int64_t width;	    /* on this rank */
 	/* What its activations are multiplied by, and that one's gradient. */
 	const struct kern_moe_dims *gate; /* or NULL */
 	struct ref prob, row, dprob;
 };
 
-/* This rank's part of its output (N, C) for Y; a bias of fc2 is left out. */
+/* This rank's part of its output (N, C) for Y. */
 struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 		       struct buf *fc1, struct buf *act);
 /* Backwards: the activation's gradient for DY (N, C), frees ACT; */

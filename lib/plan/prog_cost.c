@@ -131,6 +131,13 @@ static struct traffic moe_traffic(const struct op *op)
 	case OP_EXPERT_ACT_BWD:
 		return (struct traffic){rows + (rows << n[3] << 1), 2 * all,
 					map};
+	case OP_EXPERT_BIAS_FWD:
+		return (struct traffic){2 * rows + d->experts * n[1],
+					all * has(op, 2), 2 * map};
+	case OP_EXPERT_BIAS_BWD:
+		return (struct traffic){
+			rows + d->experts * n[1] * has(op, 3),
+			2 * d->experts * n[1] + 3 * all * has(op, 1), 2 * map};
 	default: return row_traffic(op);
 	}
 }
@@ -144,7 +151,8 @@ static struct traffic flat_traffic(const struct op *op)
 	switch (op->code) {
 	case OP_LINEAR_FWD:
 		return (struct traffic){out + in + w + n[1] * has(op, 3), 0, 0};
-	case OP_LINEAR_SUM: return (struct traffic){in + w, out, 0};
+	case OP_LINEAR_SUM:
+		return (struct traffic){in + w + n[1] * has(op, 3), out, 0};
 	case OP_LINEAR_BWD_X: return (struct traffic){out + in + w, 0, 0};
 	case OP_LINEAR_BWD_W: return (struct traffic){out + in, 2 * w, 0};
 	case OP_SUMSQ: return (struct traffic){0, n[0], 16};

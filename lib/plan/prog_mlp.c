@@ -43,8 +43,8 @@ struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 		emit_act(b, OP_ACT_FWD, m, REFS(buf_ref(act), buf_ref(fc1)));
 	forget(b, fc1);
 	out = buf_new(b, FAMILY_ACT, b->N * b->C);
-	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2, PARTS, b->C,
-		       m->width);
+	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2, m->fc2_bias,
+		       b->C, m->width);
 	forget(b, act);
 	return out;
 }
@@ -52,7 +52,7 @@ struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 struct buf mlp_output(struct build *b, const struct mlp *m, struct ref dy,
 		      struct buf *act)
 {
-	linear_weight(b, dy, buf_ref(act), m->fc2, PARTS, b->C, m->width);
+	linear_weight(b, dy, buf_ref(act), m->fc2, m->fc2_bias, b->C, m->width);
 	buf_free(b, act);
 	return linear_input(b, dy, m->fc2, b->C, m->width);
 }
@@ -91,8 +91,10 @@ struct buf mlp_input(struct build *b, const struct mlp *m, struct buf *dfc1)
 
 static struct mlp dense(const struct build *b)
 {
-	return (struct mlp){
-		.fc1 = PART_FC1_W, .fc2 = PART_FC2_W, .width = b->F};
+	return (struct mlp){.fc1 = PART_FC1_W,
+			    .fc2 = PART_FC2_W,
+			    .fc2_bias = PARTS,
+			    .width = b->F};
 }
 
 /* The mlp's branch, or the mixture's, for y2. */

@@ -218,6 +218,7 @@ static struct mlp shared(const struct build *b, const struct layer_saved *v)
 	int64_t all = b->in->config->shape.moe_shared_expert_intermediate_size;
 	struct mlp m = {.fc1 = PART_SHARED_FC1_W,
 			.fc2 = PART_SHARED_FC2_W,
+			.fc2_bias = PART_SHARED_FC2_B,
 			.width = IS_SET(all) ? all / b->tp : 0,
 			.gate = b->gate};
 
@@ -307,14 +308,16 @@ static struct buf combine(struct build *b, struct buf *x, const struct buf *map,
 	return to_mine(b, y, b->C, TYPE_ELEM);
 }
 
-/* A new (M, E): router W's logits for Y. */
+/* A new (M, E): router W's logits for Y; BIAS may be PARTS. */
 static struct buf logits(struct build *b, const struct kern_moe_dims *d,
-			 struct ref y, enum part w)
+			 struct ref y, enum part w, enum part bias)
 {
 	struct buf x = buf_sums(b, FAMILY_ACT, d->M * d->E);
 
 	emit(b, OP_LINEAR_SUM, KIND_FORWARD,
-	     REFS(buf_ref(&x), y, param_ref(b, FAMILY_PARAM, w, b->layer)),
+	     REFS(buf_ref(&x), y, param_ref(b, FAMILY_PARAM, w, b->layer),
+		  bias == PARTS ? NO_REF
+				: param_ref(b, FAMILY_PARAM, bias, b->layer)),
 	     DIMS(d->M, d->E, b->C))
 		->flops = 2 * (double)d->M * (double)d->E * (double)b->C;
 	return x;
@@ -358,7 +361,7 @@ static void route(struct build *b, struct ref y, struct routed *r)
 	struct ref stat = {offsetof(struct kern_scalars, metrics[METRIC_MOE]),
 			   FAMILY_HOST};
 
-	r->logits = logits(b, d, y, PART_ROUTER_W);
+	r->logits = logits(b, d, y, PART_ROUTER_W, PART_ROUTER_B);
 	all = from_all(b, r->logits, d->E, TYPE_SUM);
 	choose(b, d, buf_ref(&all),
 	       param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer), r);
@@ -385,6 +388,36 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 		->moe = b->moe;
 }
 
+/* Y (R, WIDTH) += the experts' biases, PROB (may be NO_REF) times. */
+static void add_bias(struct build *b, struct ref y, enum part bias,
+		     struct ref prob, const struct buf *map, int64_t width)
+{
+	struct ref of = param_ref(b, FAMILY_PARAM, bias, b->layer);
+
+	if (of.family >= 0)
+		emit(b, OP_EXPERT_BIAS_FWD, KIND_FORWARD,
+		     REFS(y, of, prob, buf_ref(map)),
+		     DIMS(expert_rows(b), width))
+			->moe = b->moe;
+}
+
+/* Their gradients for DY, and what PROB's, DPROB, gets by them. */
+static void bias_gradients(struct build *b, struct ref dy, enum part bias,
+			   struct ref prob, struct ref dprob,
+			   const struct buf *map, int64_t width)
+{
+	struct ref of = param_ref(b, FAMILY_GRAD, bias, b->layer), value;
+
+	if (of.family < 0)
+		return;
+	value = prob.family < 0 ? NO_REF
+				: param_ref(b, FAMILY_PARAM, bias, b->layer);
+	emit(b, OP_EXPERT_BIAS_BWD, KIND_WGRAD,
+	     REFS(of, dprob, dy, value, prob, buf_ref(map)),
+	     DIMS(expert_rows(b), width))
+		->moe = b->moe;
+}
+
 /* What the experts make of Y. */
 static struct buf experts_forward(struct build *b, struct buf y,
 				  struct layer_saved *v)
@@ -397,17 +430,21 @@ static struct buf experts_forward(struct build *b, struct buf y,
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC1_W, b->layer),
 		     fc1_width(b), b->C);
 	buf_free(b, &rows);
+	add_bias(b, buf_ref(&v->fc1), PART_EXPERT_FC1_B, NO_REF, map,
+		 fc1_width(b));
 	v->act = buf_new(b, FAMILY_ACT, expert_rows(b) * width(b));
 	emit_act(b, OP_EXPERT_ACT_FWD,
 		 REFS(buf_ref(&v->act), buf_ref(&v->fc1),
 		      buf_ref(&v->router.prob), map_row(b, map)));
 	forget(b, &v->fc1);
-	forget(b, &v->router.prob);
 	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 	emit_experts(b, OP_EXPERTS_FWD, map, buf_ref(&rows), buf_ref(&v->act),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
 	forget(b, &v->act);
+	add_bias(b, buf_ref(&rows), PART_EXPERT_FC2_B, buf_ref(&v->router.prob),
+		 map, b->C);
+	forget(b, &v->router.prob);
 	out = combine(b, &rows, map, KIND_FORWARD);
 	forget(b, map);
 	return out;
@@ -421,7 +458,7 @@ static struct buf shared_forward(struct build *b, struct ref y,
 	struct buf out;
 
 	if (b->gate) {
-		r->logits = logits(b, b->gate, y, PART_SHARED_ROUTER_W);
+		r->logits = logits(b, b->gate, y, PART_SHARED_ROUTER_W, PARTS);
 		choose(b, b->gate, buf_ref(&r->logits), NO_REF, r);
 		r->tally = NO_BUF;
 		forget(b, &r->logits);
@@ -459,6 +496,7 @@ static void sum_widths(struct build *b, const struct buf *dprob, int64_t K)
 static struct buf experts_output(struct build *b, struct buf dy,
 				 struct layer_saved *v, struct buf *dprob)
 {
+	bool biased = b->in->config->shape.add_bias_linear;
 	struct buf dout = gather(b, dy, &v->router.map, KIND_BACKWARD), dact,
 		   dfc1;
 
@@ -471,7 +509,8 @@ static struct buf experts_output(struct build *b, struct buf dy,
 		     buf_ref(&dout),
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
-	buf_free(b, &dout);
+	if (!biased)
+		buf_free(b, &dout);
 	dfc1 = buf_new(b, FAMILY_ACT, expert_rows(b) * fc1_width(b));
 	*dprob = buf_sums(b, FAMILY_ACT, choices(b));
 	emit_act(b, OP_EXPERT_ACT_BWD,
@@ -480,6 +519,12 @@ static struct buf experts_output(struct build *b, struct buf dy,
 		      map_row(b, &v->router.map)));
 	buf_free(b, &dact);
 	buf_free(b, &v->fc1);
+	if (biased) {
+		bias_gradients(b, buf_ref(&dout), PART_EXPERT_FC2_B,
+			       buf_ref(&v->router.prob), buf_ref(dprob),
+			       &v->router.map, b->C);
+		buf_free(b, &dout);
+	}
 	buf_free(b, &v->router.prob);
 	*dprob = to_mine(b, *dprob, b->moe->K, TYPE_SUM);
 	sum_widths(b, dprob, b->moe->K);
@@ -495,6 +540,8 @@ static struct buf experts_input(struct build *b, struct buf *dfc1, struct buf y,
 	emit_experts(b, OP_EXPERTS_BWD_W, &v->router.map,
 		     param_ref(b, FAMILY_GRAD, PART_EXPERT_FC1_W, b->layer),
 		     buf_ref(dfc1), buf_ref(&rows), fc1_width(b), b->C);
+	bias_gradients(b, buf_ref(dfc1), PART_EXPERT_FC1_B, NO_REF, NO_REF,
+		       &v->router.map, fc1_width(b));
 	buf_free(b, &rows);
 	rows = buf_new(b, FAMILY_ACT, expert_rows(b) * b->C);
 	emit_experts(b, OP_EXPERTS_BWD_X, &v->router.map, buf_ref(&rows),
@@ -503,6 +550,15 @@ static struct buf experts_input(struct build *b, struct buf *dfc1, struct buf y,
 		     fc1_width(b), b->C);
 	buf_free(b, dfc1);
 	return combine(b, &rows, &v->router.map, KIND_BACKWARD);
+}
+
+static void router_bias(struct build *b, struct ref dlogits, int64_t E)
+{
+	struct ref db = param_ref(b, FAMILY_GRAD, PART_ROUTER_B, b->layer);
+
+	if (db.family >= 0)
+		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, dlogits),
+		     DIMS(b->rows, E));
 }
 
 /* What this rank's rows of Y get through router W; frees DPROB and R. */
@@ -527,6 +583,8 @@ static struct buf router_input(struct build *b, const struct kern_moe_dims *d,
 	buf_free(b, &r->map);
 	buf_free(b, &r->tally);
 	linear_weight_mine(b, mine, y, w, d->E, b->C);
+	if (w == PART_ROUTER_W)
+		router_bias(b, mine, d->E);
 	dy = linear_input_mine(b, mine, w, d->E, b->C);
 	buf_free(b, &all);
 	return dy;

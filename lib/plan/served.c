@@ -308,9 +308,13 @@ static void unserved_experts(const struct config *c, struct report *r)
 	if (c->shape.num_moe_experts > KERN_EXPERTS)
 		UNSERVED("served-experts", shape, num_moe_experts,
 			 "at most %d experts are run so far", KERN_EXPERTS);
-	if (c->shape.add_bias_linear)
+	if (c->shape.add_bias_linear && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-experts", shape, add_bias_linear,
-			 "experts and routers with a bias are not run yet");
+			 "experts with a bias are run on CPUs only so far");
+	if (c->shape.add_bias_linear && c->shape.moe_shared_expert_gate)
+		UNSERVED("served-experts", shape, moe_shared_expert_gate,
+			 "a shared expert with a bias is run without a gate "
+			 "so far");
 	if (p->expert_tensor_parallel_size != p->tensor_model_parallel_size)
 		UNSERVED("served-experts", place, expert_tensor_parallel_size,
 			 "experts are cut over tensor_model_parallel_size "

@@ -308,7 +308,7 @@ static bool run_forward(const struct kern *k, const struct op *op,
 		k->linear_fwd(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2]);
 		return true;
 	case OP_LINEAR_SUM:
-		k->linear_sum(a->q, p[0], p[1], p[2], n[0], n[1], n[2]);
+		k->linear_sum(a->q, p[0], p[1], p[2], p[3], n[0], n[1], n[2]);
 		return true;
 	case OP_ROPE:
 		k->rope(a->q, p[0], p[1], &a->attn, n[0], n[1],
@@ -454,6 +454,13 @@ static bool run_moe(const struct kern *k, const struct op *op,
 	case OP_EXPERT_ACT_BWD:
 		k->expert_act_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5],
 				  n[0], n[1], (enum kern_act)n[2], n[3]);
+		return true;
+	case OP_EXPERT_BIAS_FWD:
+		k->expert_bias_fwd(a->q, p[0], p[1], p[2], p[3], n[1], op->moe);
+		return true;
+	case OP_EXPERT_BIAS_BWD:
+		k->expert_bias_bwd(a->q, p[0], p[1], p[2], p[3], p[4], p[5],
+				   n[1], op->moe);
 		return true;
 	default: return false;
 	}
