@@ -214,8 +214,8 @@ void cuda_linear<T>::fwd(struct queue *q, void *y, const void *x, const void *w,
 	if (!gemm(q, GEMM_FWD, sizeof(T), y, w, x, NULL, out, N, in))
 		no_algorithm(q);
 	if (bias)
-		LAUNCH(q, (bias_kernel<T, T>), blocks_for(N * out, 256, 4096), 256,
-		       0, (T *)y, (const T *)bias, N * out, out);
+		LAUNCH(q, (bias_kernel<T, T>), blocks_for(N * out, 256, 4096),
+		       256, 0, (T *)y, (const T *)bias, N * out, out);
 }
 
 template <typename T>
