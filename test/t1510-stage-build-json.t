@@ -50,7 +50,7 @@ all=$(jq -c '.ranks[5], .stages, .groups' <<<"$out")
 run stage-build --json --rank 5 "${set8[@]}" $d/gpt2.cfg
 is "--rank: only its entry" "$(jq -c '.ranks[], .stages, .groups' <<<"$out")" "$all"
 
-run stage-build --json --world 1 --set 'shape.softmax_type="learnable"' $d/llama.cfg
+run stage-build --json --world 1 --set shape.attention_output_gate=true $d/llama.cfg
 is "not served: exit 0" "$rc" 0
 jq_is "what is not known is null" \
 	'[.stages[0].parameters,.stages[0].flops,.ranks[0].parameters,.ranks[0].bytes.total,.bubble]' \

@@ -61,7 +61,7 @@ is "a colour each" "$(grep -oE '>(forward v0|backward v0|v[123])<' "$T/x.svg" | 
 draw "many micro-batches" 4 --set $pp=4 --set run.global_batch_size=4000 $d/llama.cfg
 has "are drawn together" "mixed, too narrow to draw"
 ok "and stay small" test "$(stat -c %s "$T/x.svg")" -lt 200000
-draw "not served" 2 --set $pp=2 --set shape.qk_l2_norm=true $d/llama.cfg
+draw "not served" 2 --set $pp=2 --set shape.use_mup=true $d/llama.cfg
 has "has an estimated timeline" "time as a share of the pipeline.s [0-9.e-]* s, of [0-9.e-]* s a step, estimated for h200"
 
 draw "experts, mtp, cp" 64 --gpu-memory 9G $d/moe.cfg
