@@ -32,9 +32,11 @@ int hf_config_read(const char *file, struct config *c,
 
 /*
  * Rows and columns of FILE's quantization_config.weight_block_size; 128 of
- * both if it does not say.
+ * both if it does not say.  CODE_CKPT: they are none, or quant_method is not
+ * fp8.
  */
-void hf_config_block(const char *file, int64_t block[2], struct arena *a);
+int hf_config_block(const char *file, int64_t block[2], struct arena *a,
+		    struct err *e);
 
 /*
  * How the model OURS differs from THEIRS, "" if it does not.  How long

@@ -108,18 +108,38 @@ int hf_config_read(const char *file, struct config *c,
 	return 0;
 }
 
-void hf_config_block(const char *file, int64_t block[2], struct arena *a)
+/* Two positive numbers, or what blocks are where nothing is said. */
+static bool read_block(const json_t *list, int64_t block[2])
+{
+	block[0] = block[1] = 128;
+	if (!list)
+		return true;
+	for (size_t i = 0; i < 2; i++)
+		block[i] = json_integer_value(json_array_get(list, i));
+	return json_array_size(list) == 2 && block[0] > 0 && block[1] > 0;
+}
+
+int hf_config_block(const char *file, int64_t block[2], struct arena *a,
+		    struct err *e)
 {
 	json_t *root = load(file, a);
 	json_t *q = json_object_get(root, "quantization_config");
-	json_t *list = json_object_get(q, "weight_block_size");
+	const char *method =
+		json_string_value(json_object_get(q, "quant_method"));
+	int bad = 0;
 
-	for (size_t i = 0; i < 2; i++) {
-		int64_t n = json_integer_value(json_array_get(list, i));
-
-		block[i] = n > 0 ? n : 128;
-	}
+	if (!read_block(json_object_get(q, "weight_block_size"), block))
+		bad = err_set(e, CODE_CKPT,
+			      "%s: quantization_config.weight_block_size is "
+			      "not two numbers from 1 on",
+			      file);
+	else if (json_is_object(q) && (!method || strcmp(method, "fp8") != 0))
+		bad = err_set(e, CODE_CKPT,
+			      "%s: quantization_config.quant_method '%.40s' is "
+			      "not known here, only fp8 is",
+			      file, method ? method : "");
 	json_decref(root);
+	return bad;
 }
 
 const char *hf_config_difference(const struct shape *theirs,
@@ -173,7 +193,7 @@ static int write_text(const char *path, json_t *o, struct arena *a,
 
 /*
  * Write the config.json of family NAMES and read it back; *WHY is how that is
- * another model.
+ * another model, NULL if it is not one that is known here.
  */
 static int try_family(const char *path, const char *old, const struct shape *s,
 		      enum ckpt_dtype type, const struct hf_names *names,
@@ -191,10 +211,9 @@ static int try_family(const char *path, const char *old, const struct shape *s,
 	keep_ids(o, old, a);
 	if (write_text(path, o, a, e))
 		return -1;
-	if (!hf_config_read(path, back, &same, a, &r, e))
-		*why = hf_config_difference(&back->shape, s, a);
-	else
-		*why = arena_strdup(a, e->text);
+	*why = hf_config_read(path, back, &same, a, &r, e)
+		       ? NULL
+		       : hf_config_difference(&back->shape, s, a);
 	return 0;
 }
 
@@ -209,14 +228,17 @@ int hf_config_write(const char *path, const char *old, const struct shape *s,
 		*names = it;
 		if (try_family(path, old, s, type, it, &why, a, e))
 			return -1;
-		if (!*why)
+		if (why && !*why)
 			return 0;
 		/* The shortest difference is that of the nearest family. */
-		if (!best || strlen(why) < strlen(best)) {
+		if (why && (!best || strlen(why) < strlen(best))) {
 			best = why;
 			near = it->type;
 		}
 	}
+	if (!best)
+		return err_set(e, CODE_CKPT, "no family of %s is this model",
+			       hf_names_all(a));
 	return err_set(
 		e, CODE_CKPT,
 		"no family of %s is this model; the nearest, %s, differs "

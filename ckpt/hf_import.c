@@ -56,9 +56,9 @@ static int read_configs(struct importer *im, const char *config,
 	const char *diff;
 
 	im->config = arena_alloc(im->a, 1, sizeof(*im->config));
-	if (hf_config_read(file, im->config, &im->names, im->a, r, e))
+	if (hf_config_read(file, im->config, &im->names, im->a, r, e) ||
+	    hf_config_block(file, im->block, im->a, e))
 		return -1;
-	hf_config_block(file, im->block, im->a);
 	if (!config)
 		return 0;
 	if (config_load(config, NULL, 0, im->a, ours, r, e))

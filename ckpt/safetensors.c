@@ -235,8 +235,8 @@ static int open_file(struct safe *s, int file, int *fd, struct err *e)
 			O_RDONLY | O_CLOEXEC);
 	}
 	*fd = s->open[slot].fd;
-	return *fd < 0 ? err_sys(e, CODE_USAGE, "cannot open %s/%s", s->dir,
-				 s->file[file])
+	return *fd < 0 ? err_sys(e, errno == ENOENT ? CODE_CKPT : CODE_USAGE,
+				 "cannot open %s/%s", s->dir, s->file[file])
 		       : 0;
 }
 

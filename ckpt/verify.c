@@ -77,29 +77,34 @@ static int check_dataset(const struct ckpt *c, struct h5 *f,
 	return 0;
 }
 
+/* How many pieces of each weight and role a file has had so far: zeros. */
+static int *counters(const struct index *x, int file, struct arena *a)
+{
+	int last = 0;
+
+	for (int64_t i = x->file_first[file]; i < x->file_first[file + 1]; i++)
+		if (x->list[i].piece.weight > last)
+			last = x->list[i].piece.weight;
+	return arena_alloc(a, ((size_t)last + 1) * ROLES, sizeof(int));
+}
+
 /* Every row's dataset is there, and no other. */
 static int check_datasets(struct verify *v, struct h5 *f, int file,
-			  struct err *e)
+			  struct arena *a, struct err *e)
 {
 	const struct index *x = &v->c->index;
+	int *seen = counters(x, file, a);
 	int64_t want = 0, have;
-	int nth = 0;
-	const struct ckpt_piece *before = NULL;
 
 	for (int64_t i = x->file_first[file]; i < x->file_first[file + 1];
 	     i++) {
 		const struct ckpt_piece *p = &x->list[i].piece;
+		int *nth = &seen[p->weight * ROLES + (int)p->role];
 
 		if (p->replica)
 			continue;
-		/* Pieces of one weight follow each other in their file. */
-		nth = before && before->weight == p->weight &&
-				      before->role == p->role
-			      ? nth + 1
-			      : 0;
-		before = p;
 		want++;
-		if (check_dataset(v->c, f, &x->list[i], nth, e))
+		if (check_dataset(v->c, f, &x->list[i], (*nth)++, e))
 			return -1;
 	}
 	if (h5_data_count(f, &have, e))
@@ -116,6 +121,7 @@ static int check_datasets(struct verify *v, struct h5 *f, int file,
 static int check_container(struct verify *v, int file, struct err *e)
 {
 	struct ckpt *c = v->c;
+	struct arena a;
 	struct h5 *f;
 	int rc;
 
@@ -124,7 +130,11 @@ static int check_container(struct verify *v, int file, struct err *e)
 				 c->manifest.files[file].name),
 		    e))
 		return -1;
-	rc = check_datasets(v, f, file, e);
+	rc = arena_open(&a, e);
+	if (!rc) {
+		rc = check_datasets(v, f, file, &a, e);
+		arena_close(&a);
+	}
 	h5_close(f);
 	return rc;
 }

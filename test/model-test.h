@@ -96,7 +96,7 @@ static inline double loss_of(struct model *m)
 	double loss;
 	struct err e;
 
-	if (trainer_eval(&m->t, &m->data, 1, &loss, &e))
+	if (trainer_eval(&m->t, &m->data, 1, &loss, NULL, &e))
 		fail_msg("%s", e.text);
 	return loss;
 }

@@ -216,4 +216,9 @@ is "as stage-build plans it" "$(jq .memory_bytes <<<"$out")" \
 	"$(stage-build --world 4 --json "$T/a.cfg" 2>/dev/null | jq '[.ranks[].bytes.total] | max')"
 run cfg-finalize --world 4 --gpu-memory 1G "$T/a.cfg"
 like "in words" "$out" 'dp 4, [0-9.]+[KM] of a GPU.s 1.00G \(planned\), shape'
+# a switch that is off and a list that wants it on
+run cfg-finalize test/data/layouts/llama.cfg --set shape.heterogeneous_block_specs=false \
+	--set 'shape.heterogeneous_num_query_groups=[2,2,2,2,2,2,2,8]'
+is "a false switch is not overruled" "$rc" 1
+like "but told" "$err$out" "heterogeneous_block_specs.*false, yet layers have sizes of their own"
 done_testing

@@ -35,6 +35,7 @@ for f in "${families[@]}"; do
 		--set place.tensor_model_parallel_size=2 \
 		--set place.pipeline_model_parallel_size=2
 	is "$f: other layout" $rc 0
+	ok "$f: sound there, too" ckpt-merge verify "$T/$f.tp2pp2"
 	run ckpt-merge export-hf "$T/$f.tp2pp2" "$T/$f.4" --max-shard-size 30KB
 	is "$f: export of TP2 x PP2 in files of 30 KB" $rc 0
 	ok "$f: more than one" test -f "$T/$f.4/model-00002-of-0000$(
@@ -201,6 +202,12 @@ edit swapped deepseek_v3_mtp $model \
 bad "a copy that differs" 4 "'model.layers.2.embed_tokens.weight' is not the same as 'model.embed_tokens.weight'" "$T/swapped"
 edit scale deepseek_v3_fp8 $model 's/q_a_proj.weight_scale_inv/q_a_proj.weight_scale_lnv/'
 bad "no scales" 4 "no tensor 'model.layers.0.self_attn.q_a_proj.weight_scale_inv', the scales of" "$T/scale"
+cp -r "$T/llama2.4" "$T/gone" && rm "$T/gone"/model-00002-of-*
+bad "a shard that is missing" 4 'cannot open .*/model-00002-of-' "$T/gone"
+edit blocks deepseek_v3_fp8 config.json 's/"weight_block_size": \[/"weight_block_size": [0, /'
+bad "blocks that are none" 4 "weight_block_size is not two numbers from 1 on" "$T/blocks"
+edit method deepseek_v3_fp8 config.json 's/"quant_method": "fp8"/"quant_method": "gptq"/'
+bad "another way of 8 bits" 4 "quant_method 'gptq' is not known here, only fp8 is" "$T/method"
 edit block deepseek_v3_fp8 config.json 's/ 16/ 8/'
 bad "scales of other blocks" 4 'blocks of [0-9]* x [0-9]* make it' "$T/block"
 edit halves deepseek_v3 config.json 's/"rope_interleave": true/"rope_interleave": false/'

@@ -86,6 +86,9 @@ for type in bf16 fp16; do
 	is "by 8 tokens" "$(jq length <<<"$said")" 8
 done
 
+worker "$T/vain" llama 1 "$fp16" run.train_iters=3
+ok "a job whose every step is skipped says so" grep -q "none of this job's 3 steps had finite gradients" "$T/vain.log"
+
 worker "$T/never" llama 1 $fp16 run.loss_scale=1e30 run.train_iters=100
 is "a scale that no step survives ends the job" $? 8
 is "after 64 of them" "$(wc -l <"$T/never/metrics.jsonl")" 63

@@ -51,6 +51,7 @@ pair() { # pair MODEL FROM TO
 
 	rm -rf "$T/a" "$T/b" "$T/c"
 	go "$T/a" "$1" "$2" run.train_iters=3
+	ok "$name: sound" ckpt-merge verify "$T/a"
 	ok "$name: resumes from run.load" go "$T/b" "$1" "$3" "run.load=\"$T/a\""
 	same_end "$name, loaded" "$T/whole-$1" "$T/b"
 	read -r -a words <<<"$(layout "$3")"

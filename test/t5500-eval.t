@@ -59,4 +59,12 @@ like "with its numbers" "$err" "has 53 samples of 16 tokens, fewer than global_b
 look 1 llama tset
 is "another split: exit 2" "$rc" 2
 like "with those that there are" "$err" "'tset' is none of train, valid and test"
+
+## documents: what follows an end is not scored, and not counted
+look 1 llama valid run.eod_id=32 run.eod_mask_loss=true
+is "scored tokens are told" "$rc $(jq '.tokens > 0 and .tokens < 16 * .samples' <<<"$out")" "0 true"
+head -c 4000 /dev/zero | tr '\0' ' ' >"$T/ends.txt"
+look 1 llama train run.eod_id=32 run.eod_mask_loss=true "run.data_path=\"$T/ends.txt\""
+is "nothing to score is no perplexity" $rc 2
+like "and it says why" "$err" "no token of the train split is scored: see run.eod_mask_loss"
 done_testing

@@ -121,7 +121,7 @@ static void brute_row(struct model *m, const int32_t *ids, int64_t n,
 	m->at = n - 1;
 	for (int64_t v = 0; v < m->V; v++) {
 		m->label = (int32_t)v;
-		if (trainer_eval(&m->t, &data, 1, &row[v], &e))
+		if (trainer_eval(&m->t, &data, 1, &row[v], NULL, &e))
 			fail_msg("%s", e.text);
 		row[v] = -row[v];
 	}

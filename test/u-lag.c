@@ -107,7 +107,8 @@ static void train(const struct machine *m, int pause, double *loss)
 		assert_int_equal(r.step, m->lag ? i : 0);
 		if (r.step)
 			loss[r.step] = r.loss;
-		assert_int_equal(trainer_eval(&t, &data, 2, &eval, &e), 0);
+		assert_int_equal(trainer_eval(&t, &data, 2, &eval, NULL, &e),
+				 0);
 		loss[0] = eval;
 	}
 	trainer_close(&t);

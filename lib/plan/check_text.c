@@ -380,7 +380,7 @@ static const struct check_text table[] = {
 {"shape-own-kinds", "shape.heterogeneous_block_specs shape.num_moe_experts shape.multi_latent_attention", "num_moe_experts = 4;", "num_moe_experts = 0;",
 	"Megatron-LM asks for experts before it asks for layers of their own sizes, and builds them all alike without a word; here that is refused."},
 {"shape-own-layers", "shape.heterogeneous_block_specs shape.heterogeneous_num_query_groups shape.heterogeneous_ffn_hidden_size shape.num_layers", "heterogeneous_ffn_hidden_size = [256, 128];", "heterogeneous_ffn_hidden_size = [256, 128, 0, -1, 256, 256, 128, 64];",
-	"One entry a layer: its size, 0 for a linear layer in its place, -1 for none. Of a longer list Megatron-LM ignores the rest, of a shorter one it fails when layers are built."},
+	"One entry a layer: its size, 0 for none, -1 for a linear layer in its place. Of a longer list Megatron-LM ignores the rest, of a shorter one it fails when layers are built."},
 {"shape-positions", "shape.max_position_embeddings shape.seq_length", "max_position_embeddings = 32; seq_length = 64;", "max_position_embeddings = 64;",
 	"Samples would have positions that the table has no row for."},
 {"shape-qk-norms", "shape.qk_l2_norm shape.qk_layernorm shape.multi_latent_attention", "qk_layernorm = true; qk_l2_norm = true;", "qk_layernorm = false;",

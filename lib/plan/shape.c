@@ -73,8 +73,10 @@ void shape_finalize(struct shape *s)
 	if (s->moe_expert_capacity_factor < 0)
 		derive_float(s, &s->moe_expert_capacity_factor, NAN,
 			     "below 0: dropless");
-	if (s->heterogeneous_num_query_groups.count ||
-	    s->heterogeneous_ffn_hidden_size.count) {
+	if ((s->heterogeneous_num_query_groups.count ||
+	     s->heterogeneous_ffn_hidden_size.count) &&
+	    field_from(&shape_group, s, &s->heterogeneous_block_specs)->kind !=
+		    ORIGIN_GIVEN) {
 		s->heterogeneous_block_specs = true;
 		field_derived(&shape_group, s, &s->heterogeneous_block_specs,
 			      "layers have sizes of their own");

@@ -45,8 +45,15 @@ void shape_check_own_layers(const struct shape *s, struct report *r)
 	const struct ints *groups = &s->heterogeneous_num_query_groups;
 	const struct ints *widths = &s->heterogeneous_ffn_hidden_size;
 
-	if (!s->heterogeneous_block_specs)
+	if (!s->heterogeneous_block_specs) {
+		if (!groups->count && !widths->count)
+			return;
+		report_add(r, "shape-own-layers", ERROR,
+			   AT(heterogeneous_block_specs),
+			   "false, yet layers have sizes of their own");
+		report_suggest(r, "heterogeneous_block_specs = true");
 		return;
+	}
 	if (s->num_moe_experts || s->multi_latent_attention)
 		report_add(r, "shape-own-kinds", ERROR,
 			   AT(heterogeneous_block_specs),

@@ -304,7 +304,7 @@ static int end_step(struct loop *l, const struct trainer_data *data,
 		watchdog_phase(l->watchdog, "evaluation",
 			       run->watchdog_seconds * (double)run->eval_iters);
 		if (trainer_eval(&l->trainer, data, run->eval_iters, &eval_loss,
-				 e))
+				 NULL, e))
 			return -1;
 	}
 	return report_step(l, r, eval_loss, e);
@@ -357,6 +357,14 @@ static int train(struct loop *l, enum code *code, struct err *e)
 		log_warn("--profile %" PRId64 ": the job ran steps %" PRId64
 			 " to %" PRId64,
 			 profile, first + 1, l->trainer.step);
+	if (l->trainer.scaler.row > 0 &&
+	    l->trainer.scaler.row == l->trainer.step - first)
+		log_warn("none of this job's %" PRId64
+			 " steps had finite gradients: nothing was learnt; "
+			 "run.initial_loss_scale or run.loss_scale is too "
+			 "large, or the job too short for a dynamic one to "
+			 "sink",
+			 l->trainer.scaler.row);
 	if (save(l, e))
 		return -1;
 	*code = l->trainer.step < run->train_iters ? CODE_STOPPED : CODE_DONE;
@@ -384,7 +392,7 @@ static int evaluate(struct loop *l, struct err *e)
 	struct trainer_data data = {l, sample};
 	int64_t windows = data_windows(l->data[1]);
 	int64_t batches = eval_batches(l, windows), samples;
-	double loss;
+	double loss, tokens;
 
 	if (!batches)
 		return err_set(e, CODE_USAGE,
@@ -395,8 +403,13 @@ static int evaluate(struct loop *l, struct err *e)
 			       l->c->shape.seq_length, run->global_batch_size);
 	watchdog_phase(l->watchdog, "evaluation",
 		       run->watchdog_seconds * (double)batches);
-	if (trainer_eval(&l->trainer, &data, batches, &loss, e))
+	if (trainer_eval(&l->trainer, &data, batches, &loss, &tokens, e))
 		return -1;
+	if (!(tokens > 0))
+		return err_set(e, CODE_USAGE,
+			       "no token of the %s split is scored: see "
+			       "run.eod_mask_loss",
+			       split[l->opt->split]);
 	samples = batches * run->global_batch_size;
 	if (l->boot->rank)
 		return 0;
@@ -406,11 +419,10 @@ static int evaluate(struct loop *l, struct err *e)
 		 l->trainer.step, split[l->opt->split], loss, exp(loss),
 		 samples, windows);
 	printf("{\"step\": %" PRId64
-	       ", \"split\": \"%s\", \"samples\": %" PRId64
-	       ", \"tokens\": %" PRId64
+	       ", \"split\": \"%s\", \"samples\": %" PRId64 ", \"tokens\": %.0f"
 	       ", \"loss\": %.17g, \"perplexity\": %.17g}\n",
-	       l->trainer.step, split[l->opt->split], samples,
-	       samples * l->c->shape.seq_length, loss, exp(loss));
+	       l->trainer.step, split[l->opt->split], samples, tokens, loss,
+	       exp(loss));
 	return sys_flush_stdout(e);
 }
 

@@ -375,11 +375,11 @@ int trainer_settle(struct trainer *t, struct trainer_result *out, struct err *e)
 }
 
 int trainer_eval(struct trainer *t, const struct trainer_data *data,
-		 int64_t iters, double *loss, struct err *e)
+		 int64_t iters, double *loss, double *tokens, struct err *e)
 {
 	const struct run *run = &t->plan.config->run;
 	struct kern_scalars s;
-	double sum = 0;
+	double sum = 0, scored = 0;
 
 	for (int64_t i = 0; i < iters; i++) {
 		if (exec_prepare(&t->exec, e) ||
@@ -389,7 +389,10 @@ int trainer_eval(struct trainer *t, const struct trainer_data *data,
 		    exec_results(&t->exec, &s, NULL, e))
 			return err_wrap(e, "evaluation %" PRId64 ": ", i + 1);
 		sum += reported_loss(&s);
+		scored += s.metrics[METRIC_TOKENS];
 	}
 	*loss = sum / (double)(iters ? iters : 1);
+	if (tokens)
+		*tokens = scored;
 	return 0;
 }

@@ -104,8 +104,11 @@ int trainer_step(struct trainer *t, const struct trainer_data *data, bool stop,
 int trainer_settle(struct trainer *t, struct trainer_result *out,
 		   struct err *e);
 
-/* The mean loss over ITERS global batches of the validation stream. */
+/*
+ * The mean loss over ITERS global batches of the validation stream, and the
+ * scored tokens (may be NULL).
+ */
 int trainer_eval(struct trainer *t, const struct trainer_data *data,
-		 int64_t iters, double *loss, struct err *e);
+		 int64_t iters, double *loss, double *tokens, struct err *e);
 
 #endif
