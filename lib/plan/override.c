@@ -178,8 +178,11 @@ void override_check(const struct spec *s, const struct shape *shape,
 
 		if (parse(&o, text, &e))
 			FINDING("%s", e.text);
-		else if (o.decoder && o.last != INT64_MAX &&
-			 (o.last >= n || o.first > o.last))
+		else if (o.decoder && o.first > o.last)
+			FINDING("'%.100s': the last layer, %" PRId64
+				", is before the first, %" PRId64,
+				text, o.last, o.first);
+		else if (o.decoder && o.last != INT64_MAX && o.last >= n)
 			FINDING("'%.100s': layers %" PRId64 " to %" PRId64
 				" are not among the model's 0 to %" PRId64,
 				text, o.first, o.last, n - 1);
