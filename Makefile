@@ -283,7 +283,7 @@ install: all ## install under PREFIX (DESTDIR for packaging)
 	install $(addprefix $(BUILD)/bin/,$(progs)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(wildcard bin/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/include/trisect/kernels
-	install -m 644 kernels/kern.h kernels/plugin.h $(DESTDIR)$(PREFIX)/include/trisect/kernels
+	install -m 644 kernels/kern.h kernels/kern_moe.h kernels/plugin.h $(DESTDIR)$(PREFIX)/include/trisect/kernels
 	cp -R etc slurm $(DESTDIR)$(PREFIX)/share/trisect
 	sed -i 's|TRISECT_BIN-}|TRISECT_BIN-$(PREFIX)/bin}|' $(DESTDIR)$(PREFIX)/share/trisect/slurm/*.sbatch
 
