@@ -28,7 +28,7 @@ bool sync_differ(struct sync_copy *copies, size_t n, const struct sync_copy **a,
 	return false;
 }
 
-/* This rank's pieces, and the N - pieces others of no box. */
+/* This rank's pieces; what MINE has room for beyond them stays of no box. */
 static void hash_pieces(struct trainer *t, const char *params,
 			struct sync_copy *mine)
 {
