@@ -38,11 +38,17 @@ struct verify {
 	int64_t problems, total;
 };
 
-static void problem(struct verify *v, const struct err *e)
+/* One more problem of the checkpoint, or of this process: that ends it. */
+static int problem(struct verify *v, const struct err *why, struct err *e)
 {
+	if (why->code == CODE_LAUNCH) {
+		*e = *why;
+		return -1;
+	}
 	v->problems++;
 	if (v->say)
-		v->say(e->text);
+		v->say(why->text);
+	return 0;
 }
 
 /* The dataset of a row is where and what the row says. */
@@ -160,18 +166,16 @@ static int check_file(struct verify *v, int file, struct err *e)
 	struct err why;
 	int fd;
 
-	if (load_file(v->c, file, &fd, &why)) {
-		problem(v, &why);
-		return 0;
-	}
-	if (check_container(v, file, &why))
-		problem(v, &why);
+	if (load_file(v->c, file, &fd, &why))
+		return problem(v, &why, e);
+	if (check_container(v, file, &why) && problem(v, &why, e))
+		return -1;
 	for (int64_t i = x->file_first[file]; i < x->file_first[file + 1];
 	     i++) {
 		if (x->list[i].piece.replica)
 			continue;
-		if (check_payload(v, i, &why))
-			problem(v, &why);
+		if (check_payload(v, i, &why) && problem(v, &why, e))
+			return -1;
 		if (ckpt_tick(v->watch, v->c->bytes_read, v->total, e))
 			return -1;
 	}

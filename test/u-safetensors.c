@@ -219,7 +219,7 @@ static void test_index(void **state)
 	put_index("{\"weight_map\":{\"a\":\"x\",\"b\":\"y\"}}");
 	refused("tensor 'a' is in", CODE_CKPT);
 	put_index("{\"weight_map\":{\"a\":\"z\"}}");
-	refused("cannot open", CODE_USAGE);
+	refused("cannot open", CODE_CKPT);
 	put_index("{\"weight_map\":{\"a\":\"../x\"}}");
 	refused("the name of a file in the same folder", CODE_CKPT);
 	put_index("{\"weight_map\":{\"a\":3}}");
