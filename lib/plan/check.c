@@ -45,6 +45,7 @@ static const struct check table[] = {
 {"shape-window-layers", ERROR, "window_attn_skip_freq: N >= 1, or a list of num_layers zeros and ones"},
 {"shape-mrope", ERROR, "with mrope, the sum of mrope_section is half the rotated width"},
 {"shape-yarn", ERROR, "yarn has beta_fast > beta_slow and is not interleaved"},
+{"shape-mtp-depth", ERROR, "mtp_num_layers < seq_length"},
 {"shape-mtp-positions", NOTE, "MTP with positions that Megatron-LM refuses is said to be allowed"},
 {"shape-delta-layers", ERROR, "gdn and gdn2 have a linear_attention_freq: N >= 1, or a list of num_layers zeros and ones"},
 {"shape-delta-heads", ERROR, "linear_num_value_heads % linear_num_key_heads = 0"},

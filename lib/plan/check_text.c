@@ -369,6 +369,8 @@ static const struct check_text table[] = {
 	"A width of experts without experts: either the number of experts was forgotten, or the width is a leftover. Megatron-LM drops it with a warning in some cases."},
 {"shape-mrope", "shape.mrope_section shape.kv_channels shape.rotary_percent", "mrope_section = [2, 2, 3];", "mrope_section = [2, 2, 2];",
 	"Each section is the number of channel pairs that turn with one kind of position (time, height, width); together they are all pairs of the rotated width."},
+{"shape-mtp-depth", "shape.mtp_num_layers shape.seq_length", "mtp_num_layers = 4; seq_length = 4;", "mtp_num_layers = 3;",
+	"Depth k predicts the token k + 1 places ahead, so a sample of T tokens has T - k for it: from k = T on there is nothing to learn from."},
 {"shape-mtp-positions", "shape.mtp_num_layers shape.position_embedding_type", "position_embedding_type = \"learned_absolute\"; mtp_num_layers = 1;", "position_embedding_type = \"none\";",
 	"Allowed here: the position table is then one more tensor that two pipeline ranks share, like the embedding. Megatron-LM allows only rope and none, by the first of two checks that contradict each other."},
 {"shape-mup", "shape.mup_width_mult shape.mup_base_hidden_size shape.hidden_size shape.use_mup", "mup_width_mult = 3.0;", "mup_width_mult = 2.0;",

@@ -122,6 +122,11 @@ static void check_documents(const struct config *c, struct report *r)
 			   "document");
 		report_suggest(r, "eod_id = 0");
 	}
+	if (!apart && IS_SET(run->eod_id))
+		report_add(r, "run-no-effect", NOTE, RUN_AT(eod_id),
+			   "eod_id alone tells no documents apart: "
+			   "reset_attention_mask, reset_position_ids and "
+			   "eod_mask_loss do");
 	if (IS_SET(run->eod_id) && run->eod_id >= c->shape.vocab_size) {
 		report_add(r, "run-documents", ERROR, RUN_AT(eod_id),
 			   "eod_id %" PRId64 " is none of vocab_size %" PRId64

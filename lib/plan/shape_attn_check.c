@@ -201,16 +201,30 @@ static void suggest_percent(int64_t kv, int64_t width, struct report *r)
 			       ceil(1e6 * (double)even / (double)kv) / 1e6);
 }
 
-void shape_check_rotation(const struct shape *s, struct report *r)
+static void check_mtp(const struct shape *s, struct report *r)
 {
-	int64_t width;
-
+	if (s->mtp_num_layers >= s->seq_length && s->mtp_num_layers) {
+		report_add(r, "shape-mtp-depth", ERROR, AT(mtp_num_layers),
+			   "of seq_length %" PRId64
+			   " tokens depth %" PRId64
+			   " has none left to predict",
+			   s->seq_length, s->mtp_num_layers);
+		report_suggest(r, "mtp_num_layers = %" PRId64,
+			       s->seq_length - 1);
+	}
 	if (s->mtp_num_layers && s->position_embedding_type != POS_ROPE &&
 	    s->position_embedding_type != POS_NONE)
 		report_add(r, "shape-mtp-positions", NOTE,
 			   AT(position_embedding_type),
 			   "Megatron-LM refuses MTP with these positions; "
 			   "they are allowed here");
+}
+
+void shape_check_rotation(const struct shape *s, struct report *r)
+{
+	int64_t width;
+
+	check_mtp(s, r);
 	check_yarn(s, r);
 	if (s->position_embedding_type == POS_LEARNED ||
 	    s->position_embedding_type == POS_NONE ||
