@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/cli.h"
 #include "lib/base/log.h"
@@ -326,15 +327,30 @@ static int work(const char *file, struct options *o)
 	return code;
 }
 
+/*
+ * Code that is not ours, a plugin's, may call exit(): no scheduler shall take
+ * that for the end of the job.
+ */
+static void at_exit(int status, void *ended)
+{
+	if (*(bool *)ended)
+		return;
+	log_error("exit(%d) was called before the job's end, by a plugin or a "
+		  "library",
+		  status);
+	_exit(status ? status : CODE_FINDINGS);
+}
+
 int main(int argc, char **argv)
 {
+	static bool ended;
 	struct options o = {
 		.seed = -1,
 		.gen = {.sampler = {.top_p = 1}, .end = -1},
 	};
 	enum cli_found found;
 	struct err e;
-	int first;
+	int first, code;
 
 	setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
 	/* A limit on file sizes is an error of the write, not a signal. */
@@ -346,5 +362,8 @@ int main(int argc, char **argv)
 	}
 	if (found == CLI_ENDED)
 		return CODE_DONE;
-	return work(argv[first], &o);
+	on_exit(at_exit, &ended);
+	code = work(argv[first], &o);
+	ended = true;
+	return code;
 }

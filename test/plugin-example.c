@@ -124,13 +124,20 @@ static const struct plugin_model *fail(const struct plugin_model *m,
 	return NULL;
 }
 
+static const struct plugin_model *leave(const struct plugin_model *m,
+					const char *args)
+{
+	(void)m;
+	exit(atoi(args));
+}
+
 const struct plugin *trisect_plugin(void);
 
 const struct plugin *trisect_plugin(void)
 {
 	static const struct plugin_hook hooks[] = {
-		{"scale", set_scale}, {"fill", fill}, {"show", show},
-		{"fail", fail},	      {NULL, NULL},
+		{"scale", set_scale}, {"fill", fill},	{"show", show},
+		{"fail", fail},	      {"leave", leave}, {NULL, NULL},
 	};
 	static const struct plugin plugin = {
 		.abi = PLUGIN_ABI,

@@ -80,6 +80,9 @@ refused() {
 }
 refused 1 "pre-wrap hook 'ex.fail:x': it has failed" "$ex" "$(pre ex.fail:x)"
 refused 1 "post-wrap hook 'ex.fail': it has failed" "$ex" "$(post ex.fail)"
+for code in 0 1; do
+	refused 1 "exit($code) was called before the job's end" "$ex" "$(pre ex.leave:$code)"
+done
 refused 3 "has no hook 'gone'" "$ex" "$(pre ex.gone)"
 refused 3 "has no norm for cpu_f64, which spec.overrides wants of it in layer 2" "$ex" "$(over 2:norm=ex)"
 refused 3 "has no act for cpu_bf16" "$ex" "$(over decoder:act=ex)" spec.params_dtype=bf16
@@ -111,7 +114,7 @@ done
 like "stage-build says whose code computes what" "$out" \
 	"'ex=$so' is not loaded.*"$'\n'"  layers 2-5       act by ex"
 run stage-build --explain --allow-plugins "$@" "$T/plug.cfg"
-like "with --allow-plugins what it is" "$out" "ex: '$so', ABI 1: SiLU.*; hooks scale, fill, show, fail"
+like "with --allow-plugins what it is" "$out" "ex: '$so', ABI 1: SiLU.*; hooks scale, fill, show, fail, leave"
 is "loaded and unloaded" "$err" "$(grep -v '^example' <<<"$err")"$'\n'"example: 0 forward, 0 backward"
 run stage-build --allow-plugins --set "$ex" --set "$(post ex.gone)" "$T/plug.cfg"
 is "a hook that it lacks is found" $rc 1
