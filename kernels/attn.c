@@ -99,29 +99,13 @@ static void clear_unseen(REAL *s, struct seen x, int64_t width)
 	memset(s + end, 0, (width - end) * sizeof(*s));
 }
 
-/* s (n) = e^(s - the maximum with SINK); return the log of the sum with it. */
-static double softmax_row(REAL *s, int64_t n, REAL sink, REAL *inverse)
-{
-	REAL m = row_max(s, n);
-	double sum;
-
-	m = sink > m ? sink : m;
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++)
-		s[i] = vexp(s[i] - m);
-	sum = LANES_SUM(i, n, (double)s[i]);
-	if (sink > -INFINITY)
-		sum += exp((double)sink - (double)m);
-	*inverse = (REAL)(1 / sum);
-	return (double)m + log(sum);
-}
-
 /* Queries I0 .. I0 + M. */
 static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 		      int64_t M)
 {
 	int64_t lo = first_key(h, i0), width = i0 + M - lo, Dv = h->Dv;
-	REAL inverse[QUERIES];
+	REAL inverse[QUERIES], most;
+	double sum;
 
 	mul_nt(s, lds, h->q + i0 * h->ld, h->ld, h->k + lo * h->ld, h->ld, M,
 	       width, h->D, h->scale);
@@ -129,8 +113,9 @@ static void fwd_block(const struct head *h, REAL *s, int64_t lds, int64_t i0,
 		struct seen x = seen_by(h, i0 + i, lo);
 		REAL *si = s + i * lds;
 
-		h->lse_out[i0 + i] = (REAL)softmax_row(si + x.from, x.n,
-						       h->sink, &inverse[i]);
+		sum = softmax_row(si + x.from, x.n, h->sink, &most);
+		h->lse_out[i0 + i] = (REAL)((double)most + log(sum));
+		inverse[i] = (REAL)(1 / sum);
 		clear_unseen(si, x, width);
 		if (drop_on(h->drop))
 			drop_row(si + x.from, x.n,

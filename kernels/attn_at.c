@@ -104,28 +104,12 @@ static REAL sink_of(const struct cache *c, int64_t head)
 					       : c->sink[head];
 }
 
-/* s (n) = e^(s - the maximum with SINK); return 1 / the sum with it. */
-static REAL softmax_row(REAL *s, int64_t n, REAL sink)
-{
-	REAL m = row_max(s, n);
-	double sum;
-
-	m = sink > m ? sink : m;
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++)
-		s[i] = vexp(s[i] - m);
-	sum = LANES_SUM(i, n, (double)s[i]);
-	if (sink > -INFINITY)
-		sum += exp((double)sink - (double)m);
-	return (REAL)(1 / sum);
-}
-
 static void attend(const struct cache *c, const struct rows *r, REAL *s,
 		   int64_t lds)
 {
 	int64_t lo = first_key(c, r->first), D = c->D, Dv = c->Dv;
 	int64_t width = r->first + (r->M - 1) * r->step + 1 - lo;
-	REAL inverse[QUERIES] = {0};
+	REAL inverse[QUERIES] = {0}, most;
 
 	mul_nt(s, lds, r->q, r->ldq, c->k + lo * D, D, r->M, width, D,
 	       c->scale);
@@ -133,10 +117,10 @@ static void attend(const struct cache *c, const struct rows *r, REAL *s,
 		int64_t p = r->first + i * r->step, from = first_key(c, p) - lo;
 		int64_t end = p + 1 - lo;
 		REAL *si = s + i * lds;
+		REAL sink = sink_of(c, r->head + (r->step ? 0 : i));
 
-		inverse[i] =
-			softmax_row(si + from, end - from,
-				    sink_of(c, r->head + (r->step ? 0 : i)));
+		inverse[i] = (REAL)(1 / softmax_row(si + from, end - from, sink,
+						    &most));
 		memset(si, 0, from * sizeof(*si));
 		memset(si + end, 0, (width - end) * sizeof(*si));
 	}

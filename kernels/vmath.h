@@ -135,4 +135,23 @@ static inline REAL row_max(const REAL *x, int64_t n)
 	return most;
 }
 
+/*
+ * s (n) = e^(s - m), m the larger of their maximum and SINK (-infinity: none);
+ * return the sum with the sink's.
+ */
+static inline double softmax_row(REAL *s, int64_t n, REAL sink, REAL *m)
+{
+	REAL most = larger(row_max(s, n), sink);
+	double sum;
+
+	*m = most;
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		s[i] = vexp(s[i] - most);
+	sum = LANES_SUM(i, n, (double)s[i]);
+	if (sink > -INFINITY)
+		sum += exp((double)sink - (double)most);
+	return sum;
+}
+
 #endif
