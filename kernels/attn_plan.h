@@ -96,11 +96,14 @@ static inline int64_t kern_cudnn_sums(const struct kern_attn_dims *d)
 	return kern_cudnn_round(v.chunk * v.heads * d->T * 4);
 }
 
-/* Whether there is nothing beside causal attention and dropout. */
+/*
+ * Whether there is nothing beside causal attention and dropout: a window of all
+ * T tokens is nothing.
+ */
 static inline bool kern_attn_plain(const struct kern_attn_dims *d)
 {
-	return !d->window && d->sink == KERN_SINK_NONE && !d->docs &&
-	       d->Dv == d->D;
+	return (!d->window || d->window >= d->T) && d->sink == KERN_SINK_NONE &&
+	       !d->docs && d->Dv == d->D;
 }
 
 /*

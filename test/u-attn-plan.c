@@ -103,6 +103,11 @@ static void test_rule(void **state)
 	x.D = 264;
 	assert_int_equal(kern_attn_backend(&x, true, 2), KERN_ATTN_OWN);
 	x = d;
+	x.window = x.T - 1;
+	assert_int_equal(kern_attn_backend(&x, true, 2), KERN_ATTN_OWN);
+	x.window = x.T;
+	assert_int_equal(kern_attn_backend(&x, true, 2), KERN_ATTN_CUDNN);
+	x = d;
 	x.T = 65536; /* a head of 8 GiB */
 	assert_int_equal(kern_attn_backend(&x, true, 2), KERN_ATTN_OWN);
 	assert_int_equal(kern_attn_scratch_cuda(&x, true, 2),
