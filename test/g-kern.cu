@@ -125,6 +125,9 @@ static void test_linear(const struct kern &k, enum type t, int64_t N,
 		      "%s linear_fwd %ld %ld %ld bias %d", k.name, N, out_, in_,
 		      with_bias);
 		y = out(F32, N * out_);
+		x = in(t, N * in_);
+		w = in(t, out_ * in_);
+		b = with_bias ? in(t, out_) : NULL;
 		check(BOTH(k, linear_sum, P(y), P(x), P(w), P(b), N, out_, in_),
 		      "%s linear_sum %ld %ld %ld bias %d", k.name, N, out_, in_,
 		      with_bias);
