@@ -16,6 +16,18 @@ static inline bool drop_on(const struct kern_drop *d)
 	return d && d->p > 0;
 }
 
+/* The word of element ELEM, by itself. */
+static inline uint32_t drop_word(const struct kern_drop *d, int64_t elem)
+{
+	uint64_t group = (uint64_t)elem / 4;
+	uint32_t key[2] = {(uint32_t)d->key[0], (uint32_t)(d->key[0] >> 32)};
+	uint32_t c[4] = {(uint32_t)group, (uint32_t)(group >> 32), d->site,
+			 (uint32_t)d->key[1]};
+
+	philox4x32(c, key);
+	return c[elem % 4];
+}
+
 /*
  * f[i] = 1 / (1 - p) where element 4 GROUP + i is kept, else 0; i < 64.  The
  * words are made side by side, then dealt out.

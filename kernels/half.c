@@ -419,4 +419,6 @@ const struct kern HALF(cpu) = {
 	.copy = K(copy),
 	.join = K(join),
 	.cut = K(cut),
+	.mix_fwd = K(mix_fwd),
+	.mix_bwd = K(mix_bwd),
 };

@@ -475,6 +475,24 @@ struct kern {
 	/* y (N rows of BYTES) = the first of each row of x, STEP bytes long. */
 	void (*cut)(struct queue *q, void *y, const void *x, int64_t N,
 		    int64_t bytes, int64_t step);
+	/*
+	 * Rows that each token takes at random from a token at or behind its
+	 * own, below OF places on.  Row n is at position t = (row0 + n) % T of
+	 * its sample; its shift is s = w OF / 2^32, rounded down, where w is
+	 * the word that dropout gives element row0 + n; but 0 if t + s >= T,
+	 * or if doc (or NULL) says that another document is there.  d's p is
+	 * not read.  x, dy and doc are at the row of y or dx in arrays of
+	 * whole samples.
+	 *   mix_fwd  y (N rows of BYTES): those of this SHIFT = x[n + SHIFT]
+	 *   mix_bwd  dx (N rows of BYTES) = dy[n - SHIFT] if that row has this
+	 *            SHIFT, else 0
+	 */
+	void (*mix_fwd)(struct queue *q, void *y, const void *x,
+			const int32_t *doc, int64_t N, int64_t bytes, int64_t T,
+			int64_t shift, int64_t of, const struct kern_drop *d);
+	void (*mix_bwd)(struct queue *q, void *dx, const void *dy,
+			const int32_t *doc, int64_t N, int64_t bytes, int64_t T,
+			int64_t shift, int64_t of, const struct kern_drop *d);
 };
 
 /* Of the room of the CPU's ops on elements of 16 bits. */

@@ -455,5 +455,11 @@ void cuda_join(struct queue *q, void *y, const void *a, const void *b,
 	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
 void cuda_cut(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
 	      int64_t step);
+void cuda_mix_fwd(struct queue *q, void *y, const void *x, const int32_t *doc,
+		  int64_t N, int64_t bytes, int64_t T, int64_t shift,
+		  int64_t of, const struct kern_drop *d);
+void cuda_mix_bwd(struct queue *q, void *dx, const void *dy, const int32_t *doc,
+		  int64_t N, int64_t bytes, int64_t T, int64_t shift,
+		  int64_t of, const struct kern_drop *d);
 
 #endif

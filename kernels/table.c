@@ -60,4 +60,6 @@ const struct kern K(cpu) = {
 	.copy = K(copy),
 	.join = K(join),
 	.cut = K(cut),
+	.mix_fwd = K(mix_fwd),
+	.mix_bwd = K(mix_bwd),
 };

@@ -29,7 +29,8 @@
 	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,              \
 	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,       \
 	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy,          \
-	.join = cuda_join, .cut = cuda_cut
+	.join = cuda_join, .cut = cuda_cut, .mix_fwd = cuda_mix_fwd,           \
+	.mix_bwd = cuda_mix_bwd
 
 const struct kern kern_cuda_f32 = {.name = "cuda_f32", TABLE(float)};
 const struct kern kern_cuda_bf16 = {.name = "cuda_bf16", TABLE(bf16)};

@@ -269,6 +269,14 @@ static inline void uses_of_kern(const struct op *op, const struct sizes *z,
 		/* the last row ends where its bytes do */
 		USES({OUT, n[0] * n[1]}, {IN, (n[0] - 1) * n[2] + n[1]});
 		break;
+	case OP_MIX_FWD:
+		out = n[0] * n[1];
+		USES({BOTH, out}, {IN, out}, {IN | MAYBE, 4 * n[0]});
+		break;
+	case OP_MIX_BWD:
+		out = n[0] * n[1];
+		USES({OUT, out}, {IN, out}, {IN | MAYBE, 4 * n[0]});
+		break;
 	default: uses_of_rows(op, z, u);
 	}
 }

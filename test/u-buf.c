@@ -386,6 +386,10 @@ static void test_buffers_of_depths(void **state)
 			      "spec.params_dtype=\"bf16\"",
 			      check_layout) > 60);
 	assert_true(plan_grid(4, DEPTHS_ALONE, check_layout) > 0);
+	assert_true(plan_grid(4, "shape.mtp_num_layers=3 run.mtp_hsm=true",
+			      check_layout) > 60);
+	assert_true(plan_grid(4, DEPTHS_ALONE " run.mtp_hsm=true",
+			      check_layout) > 0);
 }
 
 /* Experts alone and beside a shared one, in every second layer, in depths. */

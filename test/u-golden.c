@@ -481,6 +481,11 @@ VARIANT(own_linear_mtp, "own-linear-mtp")
 VARIANT(own_none_mtp, "own-none-mtp")
 VARIANT(sink_learned, "sink-learned")
 VARIANT(sink_one, "sink-one")
+VARIANT(hsm_llama, "hsm-llama")
+VARIANT(hsm_two, "hsm-two")
+VARIANT(hsm_repeated, "hsm-repeated")
+VARIANT(hsm_detached, "hsm-detached")
+VARIANT(hsm_docs, "hsm-docs")
 VARIANT(docs_llama, "docs-llama")
 VARIANT(docs_gpt2, "docs-gpt2")
 VARIANT(docs_sink, "docs-sink")
@@ -556,6 +561,11 @@ int main(void)
 		cmocka_unit_test(test_own_none_mtp),
 		cmocka_unit_test(test_sink_learned),
 		cmocka_unit_test(test_sink_one),
+		cmocka_unit_test(test_hsm_llama),
+		cmocka_unit_test(test_hsm_two),
+		cmocka_unit_test(test_hsm_repeated),
+		cmocka_unit_test(test_hsm_detached),
+		cmocka_unit_test(test_hsm_docs),
 		cmocka_unit_test(test_docs_llama),
 		cmocka_unit_test(test_docs_gpt2),
 		cmocka_unit_test(test_docs_sink),

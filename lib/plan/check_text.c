@@ -305,8 +305,6 @@ static const struct check_text table[] = {
 	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
 {"served-graphs", "spec.cuda_graph_impl", "cuda_graph_impl = \"local\";", "cuda_graph_impl = \"none\";",
 	"What is captured is not chosen by settings yet."},
-{"served-mtp", "run.mtp_hsm", "mtp_hsm = true;", "mtp_hsm = false;",
-	"The config is valid, and stage-build shows what every rank would own; train-worker exits 3 with the name of the setting."},
 {"served-mup", "shape.use_mup", "use_mup = true;", "use_mup = false;",
 	"train-worker does not scale logits, embeddings and learning rates by width yet."},
 {"served-offload", "place.fine_grained_activation_offloading place.cpu_offloading place.optimizer_cpu_offload", "fine_grained_activation_offloading = true;", "fine_grained_activation_offloading = false;",

@@ -91,6 +91,8 @@ enum op_code {
 	OP_COPY,
 	OP_JOIN,
 	OP_CUT,
+	OP_MIX_FWD,
+	OP_MIX_BWD,
 	OP_POS_AT,
 	OP_ROPE_AT,
 	OP_LATENT_AT,

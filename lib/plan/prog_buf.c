@@ -282,6 +282,8 @@ const char *op_code_name(int code)
 		"copy",
 		"join",
 		"cut",
+		"mixing of states",
+		"mixing gradient",
 		"positions of generation",
 		"rope of generation",
 		"latent qkv from there",

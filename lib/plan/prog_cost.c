@@ -168,6 +168,10 @@ static struct traffic flat_traffic(const struct op *op)
 						n[2] * (1 + has(op, 2)) +
 						n[3] * (1 + has(op, 3)))};
 	case OP_CUT: return (struct traffic){0, 0, 2 * n[0] * n[1]};
+	case OP_MIX_FWD: /* at the most, all rows */
+		return (struct traffic){0, 0, 3 * out + 4 * n[0] * has(op, 2)};
+	case OP_MIX_BWD:
+		return (struct traffic){0, 0, 2 * out + 4 * n[0] * has(op, 2)};
 	default: return moe_traffic(op);
 	}
 }
