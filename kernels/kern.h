@@ -193,6 +193,13 @@ struct kern {
 	/* y (N, C) = dropout(x); y may be x.  Its backward is itself. */
 	void (*drop)(struct queue *q, void *y, const void *x, int64_t N,
 		     int64_t C, const struct kern_drop *d);
+	/*
+	 * y (N, C) = x times the noise of a router's input, 1 - p +
+	 * 2 p (w + 1/2) / 2^32 where w is the word that dropout gives the
+	 * element; y may be x.  Its backward is itself.
+	 */
+	void (*jitter)(struct queue *q, void *y, const void *x, int64_t N,
+		       int64_t C, const struct kern_drop *d);
 
 	/*
 	 * xout (N, C) = x + dropout(branch + bias).  branch may be NULL (then

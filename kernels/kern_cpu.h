@@ -47,6 +47,8 @@ void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
 		int64_t T, int64_t row0, int64_t shift);
 void K(drop)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
 	     const struct kern_drop *d);
+void K(jitter)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
+	       const struct kern_drop *d);
 void K(resid)(struct queue *q, void *xout, const void *x, const void *branch,
 	      const void *bias, int64_t N, int64_t C,
 	      const struct kern_drop *d);

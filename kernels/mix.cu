@@ -18,11 +18,10 @@ static __device__ int64_t shift_of(const struct choice &c, const dropper &drop,
 				   int64_t n)
 {
 	int64_t row = c.drop.row0 + n, s;
-	uint4 w = drop.words((uint64_t)row / 4);
-	int i = (int)(row % 4);
-	uint32_t word = i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
+	uint64_t word =
+		drop.word(drop.words((uint64_t)row / 4), (int)(row % 4));
 
-	s = (int64_t)((uint64_t)word * (uint64_t)c.of >> 32);
+	s = (int64_t)(word * (uint64_t)c.of >> 32);
 	if (position(c, n) + s >= c.T)
 		return 0;
 	return c.doc && c.doc[n + s] != c.doc[n] ? 0 : s;

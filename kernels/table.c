@@ -15,6 +15,7 @@ const struct kern K(cpu) = {
 	.pos_fwd = K(pos_fwd),
 	.pos_bwd = K(pos_bwd),
 	.drop = K(drop),
+	.jitter = K(jitter),
 	.resid = K(resid),
 	.norm_fwd = K(norm_fwd),
 	.norm_bwd = K(norm_bwd),

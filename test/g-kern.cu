@@ -67,6 +67,10 @@ static void test_drop(const struct kern &k, enum type t, int64_t C, double p)
 	drop_set(p, 5);
 	check(BOTH(k, drop, P(y), P(x), N, C, &drop), "%s drop C %ld p %g",
 	      k.name, C, p);
+	y = out(t, N * C);
+	if (p > 0)
+		check(BOTH(k, jitter, P(y), P(x), N, C, &drop),
+		      "%s jitter C %ld p %g", k.name, C, p);
 	y = inout(t, N * C);
 	check(BOTH(k, drop, P(y), P(y), N, C, &drop),
 	      "%s drop in place C %ld p %g", k.name, C, p);

@@ -206,7 +206,8 @@ static inline void uses_of_rows(const struct op *op, const struct sizes *z,
 		break;
 	case OP_POS_FWD: USES({BOTH, all}, {IN, n[2] * C}); break;
 	case OP_POS_BWD: USES({BOTH, n[2] * dw}, {IN, all}); break;
-	case OP_DROP: USES({OUT, all}, {IN, all}); break;
+	case OP_DROP:
+	case OP_JITTER: USES({OUT, all}, {IN, all}); break;
 	case OP_RESID:
 		USES({OUT, all}, {IN, all}, {IN, all}, {IN | MAYBE, C});
 		break;

@@ -398,6 +398,8 @@ static void test_buffers_of_experts(void **state)
 	(void)state;
 	assert_true(plan_grid(4, EXPERTS, check_layout) > 60);
 	assert_true(plan_grid(4, EXPERTS_APART, check_layout) > 10);
+	assert_true(plan_grid(4, EXPERTS " run.moe_input_jitter_eps=0.1",
+			      check_layout) > 60);
 	assert_true(plan_grid(4, EXPERTS_SHARED " shape.mtp_num_layers=2",
 			      check_layout) > 30);
 }

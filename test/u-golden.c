@@ -519,6 +519,8 @@ VARIANT(moe_shared_gate, "moe-shared-gate")
 VARIANT(moe_global, "moe-global")
 VARIANT(moe_global_mtp, "moe-global-mtp")
 VARIANT(moe_sinkhorn, "moe-sinkhorn")
+VARIANT(moe_jitter, "moe-jitter")
+VARIANT(moe_jitter_mtp, "moe-jitter-mtp")
 VARIANT(moe_sinkhorn_one, "moe-sinkhorn-one")
 
 /* Experts under other numbers, groups kept together: the same model. */
@@ -591,6 +593,8 @@ int main(void)
 		cmocka_unit_test(test_moe_global),
 		cmocka_unit_test(test_moe_global_mtp),
 		cmocka_unit_test(test_moe_sinkhorn),
+		cmocka_unit_test(test_moe_jitter),
+		cmocka_unit_test(test_moe_jitter_mtp),
 		cmocka_unit_test(test_moe_sinkhorn_one),
 		cmocka_unit_test(test_moe_turned),
 		cmocka_unit_test(test_mla_rope),

@@ -343,7 +343,7 @@ static void test_finite_differences(void **state)
 		"moe-global-mtp",   "mla-yarn",	       "mla-layernorm",
 		"mla-moe-mtp",	    "sink-learned",    "docs-sink",
 		"l2-gpt2",	    "llama-qk-norm",   "hsm-llama",
-		"hsm-docs"};
+		"hsm-docs",	    "moe-jitter-mtp"};
 	uint32_t random = 3;
 	struct model m;
 	size_t bytes;

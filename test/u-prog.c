@@ -304,6 +304,8 @@ static void test_no_deadlock_and_all_agree(void **state)
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_layout) > 10);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_layout) > 100);
 	assert_true(plan_grid(8, EXPERTS_APART, check_layout) > 30);
+	assert_true(plan_grid(8, EXPERTS_SHARED " run.moe_input_jitter_eps=0.1",
+			      check_layout) > 100);
 	assert_true(plan_grid(8, LATENT, check_layout) > 100);
 	assert_true(plan_grid(8, LATENT_WHOLE, check_layout) > 100);
 	assert_true(plan_grid(8, OWN " shape.mtp_num_layers=2", check_layout) >

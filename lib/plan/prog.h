@@ -51,6 +51,7 @@ enum op_code {
 	OP_POS_FWD,
 	OP_POS_BWD,
 	OP_DROP,
+	OP_JITTER,
 	OP_RESID,
 	OP_NORM_FWD,
 	OP_NORM_BWD,

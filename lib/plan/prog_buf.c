@@ -242,6 +242,7 @@ const char *op_code_name(int code)
 		"positions",
 		"positions gradient",
 		"dropout",
+		"router noise",
 		"residual",
 		"norm",
 		"norm gradient",

@@ -246,7 +246,10 @@ struct kern_drop dropout(const struct build *b, double p, uint32_t site);
 enum site { SITE_EMBEDDING, SITE_ATTENTION, SITE_PROJ, SITE_MLP };
 uint32_t dropout_site(const struct build *b, enum site which);
 /* What else is drawn has sites behind all of these. */
-enum { SITES_MIX = 1 << 30 }; /* + a depth */
+enum {
+	SITES_JITTER = 1 << 29, /* + what dropout's layers are counted by */
+	SITES_MIX = 1 << 30	/* + a depth */
+};
 /* BRANCH and its BIAS are to be added to the stream. */
 void stream_branch(struct build *b, struct stream *s, struct buf branch,
 		   enum part bias, enum site which);

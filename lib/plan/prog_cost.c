@@ -74,7 +74,8 @@ static struct traffic row_traffic(const struct op *op)
 		return (struct traffic){2 * all * n[2] + n[3] * n[2], 0,
 					4 * n[0]};
 	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
-	case OP_DROP: return (struct traffic){2 * all, 0, 0};
+	case OP_DROP:
+	case OP_JITTER: return (struct traffic){2 * all, 0, 0};
 	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};
 	case OP_BIAS_BWD: return (struct traffic){all, 2 * C, 0};
 	case OP_ACT_FWD: return (struct traffic){all + (all << n[3]), 0, 0};

@@ -297,6 +297,9 @@ static bool run_forward(const struct kern *k, const struct op *op,
 	case OP_DROP:
 		k->drop(a->q, p[0], p[1], n[0], n[1], &a->drop);
 		return true;
+	case OP_JITTER:
+		k->jitter(a->q, p[0], p[1], n[0], n[1], &a->drop);
+		return true;
 	case OP_RESID:
 		k->resid(a->q, p[0], p[1], p[2], p[3], n[0], n[1], &a->drop);
 		return true;
