@@ -403,7 +403,7 @@ struct kern {
 	 * So far on CPUs only: y (R, C) += each row's expert's bias (experts,
 	 * C), times the row's probability in prob (N, K) unless it is NULL.
 	 * The backward: dbias +=, dprob += in the sum type; dprob and bias are
-	 * NULL where prob is.
+	 * NULL together, and where prob is.
 	 */
 	void (*expert_bias_fwd)(struct queue *q, void *y, const void *bias,
 				const void *prob, const int32_t *map, int64_t C,

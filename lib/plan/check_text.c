@@ -94,7 +94,7 @@ static const struct check_text table[] = {
 {"place-delta-heads", "shape.linear_num_key_heads shape.linear_num_value_heads place.tensor_model_parallel_size place.context_parallel_size", "linear_num_key_heads = 1;", "linear_num_key_heads = 2;",
 	"The delta rule's heads are cut over tp and cp together: its state runs over the whole sequence."},
 {"place-expert-bias", "shape.add_bias_linear place.expert_tensor_parallel_size shape.num_moe_experts", "add_bias_linear = true; num_moe_experts = 4;", "expert_tensor_parallel_size = 1;",
-	"The outputs of a cut expert are summed over etp, and its bias with them: it would be added etp times."},
+	"The outputs of a cut expert are summed over etp; Megatron-LM would add its bias on every rank of them, here the first one does."},
 {"place-expert-overlap", "place.overlap_moe_expert_parallel_comm place.delay_wgrad_compute place.expert_model_parallel_size shape.mtp_num_layers place.recompute_granularity spec.moe_token_dispatcher_type spec.params_dtype place.virtual_pipeline_model_parallel_size", "expert_model_parallel_size = 1; overlap_moe_expert_parallel_comm = true;", "expert_model_parallel_size = 2;",
 	"The tokens of one micro-batch travel while another is computed: that takes two at hand (in a pipeline: virtual stages), a dispatcher that sends, and nothing that computes a whole layer again."},
 {"place-expert-sequence", "place.sequence_parallel place.tensor_model_parallel_size place.expert_model_parallel_size", "tensor_model_parallel_size = 2; expert_model_parallel_size = 2;", "sequence_parallel = true;",

@@ -316,8 +316,9 @@ struct buf latent_backward(struct build *b, struct buf *dqkv,
 /* One mlp: its matrices; fc1's bias is the part after it. */
 struct mlp {
 	enum part fc1, fc2;
-	enum part fc2_bias; /* PARTS: it has none, or adds it elsewhere */
-	int64_t width;	    /* on this rank */
+	enum part
+		fc2_bias; /* added on the first rank of tp; PARTS: none here */
+	int64_t width;	  /* on this rank */
 	/* What its activations are multiplied by, and that one's gradient. */
 	const struct kern_moe_dims *gate; /* or NULL */
 	struct ref prob, row, dprob;

@@ -138,7 +138,9 @@ static struct traffic moe_traffic(const struct op *op)
 	case OP_EXPERT_BIAS_BWD:
 		return (struct traffic){
 			rows + d->experts * n[1] * has(op, 3),
-			2 * d->experts * n[1] + 3 * all * has(op, 1), 2 * map};
+			2 * d->experts * n[1] +
+				all * (has(op, 4) + 2 * has(op, 1)),
+			2 * map};
 	default: return row_traffic(op);
 	}
 }

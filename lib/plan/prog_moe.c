@@ -293,6 +293,15 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 		->moe = b->moe;
 }
 
+/*
+ * Whether this rank adds the biases of what is summed over tp: one does, and
+ * what they are multiplied by gets its gradient by them there.
+ */
+static bool adds_biases(const struct build *b)
+{
+	return b->in->slice->at.tp == 0;
+}
+
 /* Y (R, WIDTH) += the experts' biases, PROB (may be NO_REF) times. */
 static void add_bias(struct build *b, struct ref y, enum part bias,
 		     struct ref prob, const struct buf *map, int64_t width)
@@ -306,7 +315,7 @@ static void add_bias(struct build *b, struct ref y, enum part bias,
 			->moe = b->moe;
 }
 
-/* Their gradients for DY, and what PROB's, DPROB, gets by them. */
+/* Their gradients for DY, and what PROB's, DPROB (or NO_REF), gets by them. */
 static void bias_gradients(struct build *b, struct ref dy, enum part bias,
 			   struct ref prob, struct ref dprob,
 			   const struct buf *map, int64_t width)
@@ -315,8 +324,8 @@ static void bias_gradients(struct build *b, struct ref dy, enum part bias,
 
 	if (of.family < 0)
 		return;
-	value = prob.family < 0 ? NO_REF
-				: param_ref(b, FAMILY_PARAM, bias, b->layer);
+	value = dprob.family < 0 ? NO_REF
+				 : param_ref(b, FAMILY_PARAM, bias, b->layer);
 	emit(b, OP_EXPERT_BIAS_BWD, KIND_WGRAD,
 	     REFS(of, dprob, dy, value, prob, buf_ref(map)),
 	     DIMS(expert_rows(b), width))
@@ -347,8 +356,9 @@ static struct buf experts_forward(struct build *b, struct buf y,
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
 	forget(b, &v->act);
-	add_bias(b, buf_ref(&rows), PART_EXPERT_FC2_B, buf_ref(&v->router.prob),
-		 map, b->C);
+	if (adds_biases(b))
+		add_bias(b, buf_ref(&rows), PART_EXPERT_FC2_B,
+			 buf_ref(&v->router.prob), map, b->C);
 	forget(b, &v->router.prob);
 	out = combine(b, &rows, map, KIND_FORWARD);
 	forget(b, map);
@@ -426,7 +436,8 @@ static struct buf experts_output(struct build *b, struct buf dy,
 	buf_free(b, &v->fc1);
 	if (biased) {
 		bias_gradients(b, buf_ref(&dout), PART_EXPERT_FC2_B,
-			       buf_ref(&v->router.prob), buf_ref(dprob),
+			       buf_ref(&v->router.prob),
+			       adds_biases(b) ? buf_ref(dprob) : NO_REF,
 			       &v->router.map, b->C);
 		buf_free(b, &dout);
 	}
