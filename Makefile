@@ -167,6 +167,7 @@ $(BUILD)/test/u-%: $(BUILD)/test/u-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(pl
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(train_ldlibs)
 
+$(BUILD)/test/x-golden: train_ldlibs += -lcmocka
 $(BUILD)/test/x-%: $(BUILD)/test/x-%.o $(train_lib) $(ckpt_lib) $(kern_lib) $(plan_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(train_ldlibs)

@@ -16,17 +16,27 @@ static inline bool drop_on(const struct kern_drop *d)
 	return d && d->p > 0;
 }
 
-/*
- * f[i] = 1 / (1 - p) where element 4 GROUP + i is kept, else 0; i < 64.  The
- * words are made side by side, then dealt out.
- */
-static inline void drop_factors64(REAL *f, const struct kern_drop *d,
-				  uint64_t group)
+/* The word of element ELEM, by itself. */
+static inline uint32_t drop_word(const struct kern_drop *d, int64_t elem)
 {
-	uint32_t word[4][16], limit = (uint32_t)(d->p * 0x1p32);
+	uint64_t group = (uint64_t)elem / 4;
+	uint32_t key[2] = {(uint32_t)d->key[0], (uint32_t)(d->key[0] >> 32)};
+	uint32_t c[4] = {(uint32_t)group, (uint32_t)(group >> 32), d->site,
+			 (uint32_t)d->key[1]};
+
+	philox4x32(c, key);
+	return c[elem % 4];
+}
+
+/*
+ * word[j][i] is that of element 4 (GROUP + i) + j.  They are made side by side,
+ * to be dealt out.
+ */
+static inline void drop_words64(uint32_t word[4][16], const struct kern_drop *d,
+				uint64_t group)
+{
 	uint32_t step = (uint32_t)d->key[1], site = d->site;
 	uint32_t key[2] = {(uint32_t)d->key[0], (uint32_t)(d->key[0] >> 32)};
-	REAL keep = (REAL)(1 / (1 - d->p));
 
 	for (int i = 0; i < 16; i++) {
 		uint32_t c[4] = {(uint32_t)(group + i),
@@ -36,6 +46,16 @@ static inline void drop_factors64(REAL *f, const struct kern_drop *d,
 		for (int j = 0; j < 4; j++)
 			word[j][i] = c[j];
 	}
+}
+
+/* f[i] = 1 / (1 - p) where element 4 GROUP + i is kept, else 0; i < 64. */
+static inline void drop_factors64(REAL *f, const struct kern_drop *d,
+				  uint64_t group)
+{
+	uint32_t word[4][16], limit = (uint32_t)(d->p * 0x1p32);
+	REAL keep = (REAL)(1 / (1 - d->p));
+
+	drop_words64(word, d, group);
 	for (int i = 0; i < 16; i++)
 		for (int j = 0; j < 4; j++)
 			f[4 * i + j] = word[j][i] >= limit ? keep : 0;

@@ -50,6 +50,16 @@ static void HALF(drop)(struct queue *q, void *y, const void *x, int64_t N,
 	settle(y, fx, N * C);
 }
 
+static void HALF(jitter)(struct queue *q, void *y, const void *x, int64_t N,
+			 int64_t C, const struct kern_drop *d)
+{
+	struct room r = ROOM;
+	float *fx = widen(&r, x, N * C);
+
+	K(jitter)(NULL, fx, fx, N, C, d);
+	settle(y, fx, N * C);
+}
+
 static void HALF(resid)(struct queue *q, void *xout, const void *x,
 			const void *branch, const void *bias, int64_t N,
 			int64_t C, const struct kern_drop *d)
@@ -374,6 +384,7 @@ const struct kern HALF(cpu) = {
 	.pos_fwd = HALF(pos_fwd),
 	.pos_bwd = HALF(pos_bwd),
 	.drop = HALF(drop),
+	.jitter = HALF(jitter),
 	.resid = HALF(resid),
 	.norm_fwd = HALF(norm_fwd),
 	.norm_bwd = HALF(norm_bwd),
@@ -419,4 +430,6 @@ const struct kern HALF(cpu) = {
 	.copy = K(copy),
 	.join = K(join),
 	.cut = K(cut),
+	.mix_fwd = K(mix_fwd),
+	.mix_bwd = K(mix_bwd),
 };

@@ -193,6 +193,13 @@ struct kern {
 	/* y (N, C) = dropout(x); y may be x.  Its backward is itself. */
 	void (*drop)(struct queue *q, void *y, const void *x, int64_t N,
 		     int64_t C, const struct kern_drop *d);
+	/*
+	 * y (N, C) = x times the noise of a router's input, 1 - p +
+	 * 2 p (w + 1/2) / 2^32 where w is the word that dropout gives the
+	 * element; y may be x.  Its backward is itself.
+	 */
+	void (*jitter)(struct queue *q, void *y, const void *x, int64_t N,
+		       int64_t C, const struct kern_drop *d);
 
 	/*
 	 * xout (N, C) = x + dropout(branch + bias).  branch may be NULL (then
@@ -396,7 +403,7 @@ struct kern {
 	 * So far on CPUs only: y (R, C) += each row's expert's bias (experts,
 	 * C), times the row's probability in prob (N, K) unless it is NULL.
 	 * The backward: dbias +=, dprob += in the sum type; dprob and bias are
-	 * NULL where prob is.
+	 * NULL together, and where prob is.
 	 */
 	void (*expert_bias_fwd)(struct queue *q, void *y, const void *bias,
 				const void *prob, const int32_t *map, int64_t C,
@@ -475,6 +482,24 @@ struct kern {
 	/* y (N rows of BYTES) = the first of each row of x, STEP bytes long. */
 	void (*cut)(struct queue *q, void *y, const void *x, int64_t N,
 		    int64_t bytes, int64_t step);
+	/*
+	 * Rows that each token takes at random from a token at or behind its
+	 * own, below OF places on.  Row n is at position t = (row0 + n) % T of
+	 * its sample; its shift is s = w OF / 2^32, rounded down, where w is
+	 * the word that dropout gives element row0 + n; but 0 if t + s >= T,
+	 * or if doc (or NULL) says that another document is there.  d's p is
+	 * not read.  x, dy and doc are at the row of y or dx in arrays of
+	 * whole samples.
+	 *   mix_fwd  y (N rows of BYTES): those of this SHIFT = x[n + SHIFT]
+	 *   mix_bwd  dx (N rows of BYTES) = dy[n - SHIFT] if that row has this
+	 *            SHIFT, else 0
+	 */
+	void (*mix_fwd)(struct queue *q, void *y, const void *x,
+			const int32_t *doc, int64_t N, int64_t bytes, int64_t T,
+			int64_t shift, int64_t of, const struct kern_drop *d);
+	void (*mix_bwd)(struct queue *q, void *dx, const void *dy,
+			const int32_t *doc, int64_t N, int64_t bytes, int64_t T,
+			int64_t shift, int64_t of, const struct kern_drop *d);
 };
 
 /* Of the room of the CPU's ops on elements of 16 bits. */

@@ -47,6 +47,8 @@ void K(pos_bwd)(struct queue *q, void *dw, const void *dy, int64_t N, int64_t C,
 		int64_t T, int64_t row0, int64_t shift);
 void K(drop)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
 	     const struct kern_drop *d);
+void K(jitter)(struct queue *q, void *y, const void *x, int64_t N, int64_t C,
+	       const struct kern_drop *d);
 void K(resid)(struct queue *q, void *xout, const void *x, const void *branch,
 	      const void *bias, int64_t N, int64_t C,
 	      const struct kern_drop *d);
@@ -161,5 +163,11 @@ void K(join)(struct queue *q, void *y, const void *a, const void *b,
 	     const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
 void K(cut)(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
 	    int64_t step);
+void K(mix_fwd)(struct queue *q, void *y, const void *x, const int32_t *doc,
+		int64_t N, int64_t bytes, int64_t T, int64_t shift, int64_t of,
+		const struct kern_drop *d);
+void K(mix_bwd)(struct queue *q, void *dx, const void *dy, const int32_t *doc,
+		int64_t N, int64_t bytes, int64_t T, int64_t shift, int64_t of,
+		const struct kern_drop *d);
 
 #endif

@@ -261,11 +261,14 @@ struct dropper {
 		return make_uint4(c0, c1, c2, c3);
 	}
 
+	static __device__ __forceinline__ uint32_t word(uint4 w, int i)
+	{
+		return i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
+	}
+
 	__device__ __forceinline__ float pick(uint4 w, int i) const
 	{
-		uint32_t x = i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
-
-		return x >= limit ? keep : 0;
+		return word(w, i) >= limit ? keep : 0;
 	}
 
 	/* The factors of elements ELEM .. + W; ELEM % 4 = 0 unless W is 1. */
@@ -313,6 +316,8 @@ template <typename T> struct cuda_embed {
 template <typename T> struct cuda_drop {
 	static void drop(struct queue *q, void *y, const void *x, int64_t N,
 			 int64_t C, const struct kern_drop *d);
+	static void jitter(struct queue *q, void *y, const void *x, int64_t N,
+			   int64_t C, const struct kern_drop *d);
 };
 
 template <typename T> struct cuda_norm {
@@ -455,5 +460,11 @@ void cuda_join(struct queue *q, void *y, const void *a, const void *b,
 	       const void *c, int64_t N, int64_t A, int64_t B, int64_t C);
 void cuda_cut(struct queue *q, void *y, const void *x, int64_t N, int64_t bytes,
 	      int64_t step);
+void cuda_mix_fwd(struct queue *q, void *y, const void *x, const int32_t *doc,
+		  int64_t N, int64_t bytes, int64_t T, int64_t shift,
+		  int64_t of, const struct kern_drop *d);
+void cuda_mix_bwd(struct queue *q, void *dx, const void *dy, const int32_t *doc,
+		  int64_t N, int64_t bytes, int64_t T, int64_t shift,
+		  int64_t of, const struct kern_drop *d);
 
 #endif

@@ -15,6 +15,7 @@ const struct kern K(cpu) = {
 	.pos_fwd = K(pos_fwd),
 	.pos_bwd = K(pos_bwd),
 	.drop = K(drop),
+	.jitter = K(jitter),
 	.resid = K(resid),
 	.norm_fwd = K(norm_fwd),
 	.norm_bwd = K(norm_bwd),
@@ -60,4 +61,6 @@ const struct kern K(cpu) = {
 	.copy = K(copy),
 	.join = K(join),
 	.cut = K(cut),
+	.mix_fwd = K(mix_fwd),
+	.mix_bwd = K(mix_bwd),
 };

@@ -6,9 +6,10 @@
 	.size = sizeof(T), .sum = sizeof(float),                               \
 	.embed_fwd = cuda_embed<T>::fwd, .embed_bwd = cuda_embed<T>::bwd,      \
 	.pos_fwd = cuda_embed<T>::pos_fwd, .pos_bwd = cuda_embed<T>::pos_bwd,  \
-	.drop = cuda_drop<T>::drop, .resid = cuda_norm<T>::resid,              \
-	.norm_fwd = cuda_norm<T>::fwd, .norm_bwd = cuda_norm<T>::bwd,          \
-	.linear_fwd = cuda_linear<T>::fwd, .linear_sum = cuda_linear<T>::sum,  \
+	.drop = cuda_drop<T>::drop, .jitter = cuda_drop<T>::jitter,            \
+	.resid = cuda_norm<T>::resid, .norm_fwd = cuda_norm<T>::fwd,           \
+	.norm_bwd = cuda_norm<T>::bwd, .linear_fwd = cuda_linear<T>::fwd,      \
+	.linear_sum = cuda_linear<T>::sum,                                     \
 	.linear_bwd_x = cuda_linear<T>::bwd_x,                                 \
 	.linear_bwd_w = cuda_linear<T>::bwd_w,                                 \
 	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,      \
@@ -29,7 +30,8 @@
 	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,              \
 	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,       \
 	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy,          \
-	.join = cuda_join, .cut = cuda_cut
+	.join = cuda_join, .cut = cuda_cut, .mix_fwd = cuda_mix_fwd,           \
+	.mix_bwd = cuda_mix_bwd
 
 const struct kern kern_cuda_f32 = {.name = "cuda_f32", TABLE(float)};
 const struct kern kern_cuda_bf16 = {.name = "cuda_bf16", TABLE(bf16)};

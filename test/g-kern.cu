@@ -67,6 +67,10 @@ static void test_drop(const struct kern &k, enum type t, int64_t C, double p)
 	drop_set(p, 5);
 	check(BOTH(k, drop, P(y), P(x), N, C, &drop), "%s drop C %ld p %g",
 	      k.name, C, p);
+	y = out(t, N * C);
+	if (p > 0)
+		check(BOTH(k, jitter, P(y), P(x), N, C, &drop),
+		      "%s jitter C %ld p %g", k.name, C, p);
 	y = inout(t, N * C);
 	check(BOTH(k, drop, P(y), P(y), N, C, &drop),
 	      "%s drop in place C %ld p %g", k.name, C, p);
@@ -341,6 +345,43 @@ static void test_elem(const struct kern &k, enum type t, int64_t n)
 	      [&] { k.zero(queue, dev(y), bytes); }, "%s zero %ld", k.name, n);
 }
 
+/* Every shift of two micro-batches, of all rows and of those from a sixth on. */
+static void test_mix(const struct kern &k, enum type t, int64_t C, bool docs)
+{
+	int64_t T = 24, N = 2 * T, at = docs ? 8 : 0, wide = C * type_size[t];
+	struct arr *x = in(t, N * C), *y, *doc = ints(N, 0, 3);
+	const int32_t *host = docs ? (int32_t *)ids_ref(doc) + at : nullptr;
+	int32_t *there = docs ? (int32_t *)dev(doc) + at : nullptr;
+
+	drop_set(0.5, 2 * N + at);
+	for (int64_t s = 0; s < 4; s++) {
+		y = inout(t, T * C);
+		check(
+			[&] {
+				CPU.mix_fwd(NULL, ref(y), ref(x) + at * C, host,
+					    T, 8 * C, T, s, 4, &drop_ref);
+			},
+			[&] {
+				k.mix_fwd(queue, dev(y),
+					  (char *)dev(x) + at * wide, there, T,
+					  wide, T, s, 4, &drop_dev);
+			},
+			"%s mix_fwd C %ld shift %ld", k.name, C, s);
+		y = out(t, T * C);
+		check(
+			[&] {
+				CPU.mix_bwd(NULL, ref(y), ref(x) + at * C, host,
+					    T, 8 * C, T, s, 4, &drop_ref);
+			},
+			[&] {
+				k.mix_bwd(queue, dev(y),
+					  (char *)dev(x) + at * wide, there, T,
+					  wide, T, s, 4, &drop_dev);
+			},
+			"%s mix_bwd C %ld shift %ld", k.name, C, s);
+	}
+}
+
 static void test_all(const struct kern &k, enum type t)
 {
 	for (int64_t C : {37, 64, 768, 2056})
@@ -348,6 +389,9 @@ static void test_all(const struct kern &k, enum type t)
 	for (int64_t C : {37, 48, 772})
 		for (double p : {0.0, 0.1})
 			test_drop(k, t, C, p);
+	for (int64_t C : {37, 48})
+		for (bool docs : {false, true})
+			test_mix(k, t, C, docs);
 	for (int64_t C : {37, 768, 1000, 1027, 4096, 9000, 20000})
 		for (int i = 0; i < 4; i++)
 			test_norm(k, t, C, i & 1, i & 2, i == 3);

@@ -101,13 +101,15 @@ static inline double loss_of(struct model *m)
 	return loss;
 }
 
-/* One step from the first weights (lr is 0). */
+/* One step on the first batch; with lr 0 the first step again. */
 static inline struct trainer_result step_of(struct model *m)
 {
 	struct trainer_result r;
 	struct err e;
 
 	m->t.consumed_samples = 0;
+	if (!(m->c.run.lr > 0))
+		m->t.step = 0;
 	if (trainer_step(&m->t, &m->data, false, &r, &e))
 		fail_msg("%s", e.text);
 	return r;

@@ -206,7 +206,8 @@ static inline void uses_of_rows(const struct op *op, const struct sizes *z,
 		break;
 	case OP_POS_FWD: USES({BOTH, all}, {IN, n[2] * C}); break;
 	case OP_POS_BWD: USES({BOTH, n[2] * dw}, {IN, all}); break;
-	case OP_DROP: USES({OUT, all}, {IN, all}); break;
+	case OP_DROP:
+	case OP_JITTER: USES({OUT, all}, {IN, all}); break;
 	case OP_RESID:
 		USES({OUT, all}, {IN, all}, {IN, all}, {IN | MAYBE, C});
 		break;
@@ -268,6 +269,14 @@ static inline void uses_of_kern(const struct op *op, const struct sizes *z,
 	case OP_CUT:
 		/* the last row ends where its bytes do */
 		USES({OUT, n[0] * n[1]}, {IN, (n[0] - 1) * n[2] + n[1]});
+		break;
+	case OP_MIX_FWD:
+		out = n[0] * n[1];
+		USES({BOTH, out}, {IN, out}, {IN | MAYBE, 4 * n[0]});
+		break;
+	case OP_MIX_BWD:
+		out = n[0] * n[1];
+		USES({OUT, out}, {IN, out}, {IN | MAYBE, 4 * n[0]});
 		break;
 	default: uses_of_rows(op, z, u);
 	}

@@ -446,7 +446,6 @@ enum rule {
 	VOCAB,
 	SEQUENCE,
 	EXPERTS,
-	BIAS,
 	INSTANCES,
 	LEVELS,
 	/* of stages: what they say where STAGES is broken means nothing */
@@ -477,8 +476,6 @@ static void judge_widths(const struct cfg *c, bool *bad)
 	bad[MTP_HIDDEN] = c->mtp && c->hidden % c->tp;
 	bad[VOCAB] = !c->pad && c->vocab % c->tp;
 	bad[EXPERTS] = (c->ep > 1 && !c->experts) || c->experts % c->ep;
-	/* a bias would be added by each of its ranks */
-	bad[BIAS] = c->experts && c->bias && etp > 1;
 }
 
 /* Tokens that are cut over ranks: pairs of chunks over cp, each over tp. */

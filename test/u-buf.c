@@ -386,6 +386,10 @@ static void test_buffers_of_depths(void **state)
 			      "spec.params_dtype=\"bf16\"",
 			      check_layout) > 60);
 	assert_true(plan_grid(4, DEPTHS_ALONE, check_layout) > 0);
+	assert_true(plan_grid(4, "shape.mtp_num_layers=3 run.mtp_hsm=true",
+			      check_layout) > 60);
+	assert_true(plan_grid(4, DEPTHS_ALONE " run.mtp_hsm=true",
+			      check_layout) > 0);
 }
 
 /* Experts alone and beside a shared one, in every second layer, in depths. */
@@ -394,6 +398,8 @@ static void test_buffers_of_experts(void **state)
 	(void)state;
 	assert_true(plan_grid(4, EXPERTS, check_layout) > 60);
 	assert_true(plan_grid(4, EXPERTS_APART, check_layout) > 10);
+	assert_true(plan_grid(4, EXPERTS " run.moe_input_jitter_eps=0.1",
+			      check_layout) > 60);
 	assert_true(plan_grid(4, EXPERTS_SHARED " shape.mtp_num_layers=2",
 			      check_layout) > 30);
 }

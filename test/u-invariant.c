@@ -50,13 +50,13 @@ static void check_decoder(struct model *m, struct model *plain, bool unmoved)
 
 static void test_mtp_coefficient(void **state)
 {
-	static const char *const variants[] = {"mtp-llama", "mtp-llama-misc",
-					       "mtp-gpt2-tied",
-					       "mtp-llama-per-token"};
+	static const char *const variants[] = {
+		"mtp-llama", "mtp-llama-misc", "mtp-gpt2-tied",
+		"mtp-llama-per-token", "hsm-llama"};
 	struct model none, all, some, plain;
 
 	(void)state;
-	for (int v = 0; v < 4; v++) {
+	for (int v = 0; v < 5; v++) {
 		double off = 0, most = 0;
 
 		model_open(&none, variants[v],
@@ -65,7 +65,8 @@ static void test_mtp_coefficient(void **state)
 			   SETS("run.mtp_loss_scaling_factor=1.0"));
 		model_open(&some, variants[v],
 			   SETS("run.mtp_loss_scaling_factor=0.3"));
-		model_open(&plain, variants[v], SETS("shape.mtp_num_layers=0"));
+		model_open(&plain, variants[v],
+			   SETS("shape.mtp_num_layers=0", "run.mtp_hsm=false"));
 		step(&none);
 		step(&all);
 		step(&some);
@@ -218,11 +219,12 @@ static void test_causality(void **state)
 {
 	static const char *const variants[] = {
 		"mtp-llama", "mtp-gpt2-tied", "moe-top2-mtp", "moe-bias",
-		"mla-mtp",   "mla-moe-mtp",   "sink-learned", "l2-llama"};
+		"mla-mtp",   "mla-moe-mtp",   "sink-learned", "l2-llama",
+		"hsm-llama", "hsm-two"};
 	struct model m;
 
 	(void)state;
-	for (int v = 0; v < 8; v++) {
+	for (int v = 0; v < 10; v++) {
 		model_open(&m, variants[v],
 			   SETS("run.init_method_std=0.3",
 				"run.moe_router_bias_update_rate=0.0"));
@@ -340,7 +342,8 @@ static void test_finite_differences(void **state)
 		"moe-add-bias-mtp", "moe-shared-gate", "moe-sinkhorn",
 		"moe-global-mtp",   "mla-yarn",	       "mla-layernorm",
 		"mla-moe-mtp",	    "sink-learned",    "docs-sink",
-		"l2-gpt2",	    "llama-qk-norm"};
+		"l2-gpt2",	    "llama-qk-norm",   "hsm-llama",
+		"hsm-docs",	    "moe-jitter-mtp"};
 	uint32_t random = 3;
 	struct model m;
 	size_t bytes;

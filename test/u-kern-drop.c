@@ -33,14 +33,19 @@ static void philox(void **state)
 }
 
 /* What kern.h says of element ELEM, one at a time. */
-static bool kept_one(const struct kern_drop *d, uint64_t elem)
+static uint32_t word_one(const struct kern_drop *d, uint64_t elem)
 {
 	uint32_t c[4] = {(uint32_t)(elem / 4), (uint32_t)(elem / 4 >> 32),
 			 d->site, (uint32_t)d->key[1]};
 	uint32_t k[2] = {(uint32_t)d->key[0], (uint32_t)(d->key[0] >> 32)};
 
 	philox4x32(c, k);
-	return c[elem % 4] >= (uint32_t)(d->p * 4294967296.0);
+	return c[elem % 4];
+}
+
+static bool kept_one(const struct kern_drop *d, uint64_t elem)
+{
+	return word_one(d, elem) >= (uint32_t)(d->p * 4294967296.0);
 }
 
 static void check_choice(int64_t N, int64_t C, const struct kern_drop *d)
@@ -75,6 +80,31 @@ static void choice(void **state)
 	d.p = 0.999999;
 	check_choice(10, 100, &d);
 	check_choice(260, 67, &d);
+}
+
+/* What kern.h says of the noise, one element at a time. */
+static void noise(void **state)
+{
+	const struct kern_drop d = {
+		.p = 0.3, .key = key, .site = 4, .row0 = 1234567890123};
+	enum { N = 50, C = 41 };
+	double *x = rnd_new(N * C, 1), *want = zeros(N * C);
+
+	(void)state;
+	for (int64_t i = 0; i < N * C; i++) {
+		double w = word_one(&d, (uint64_t)(d.row0 * C + i));
+
+		want[i] = x[i] * (0.7 + 0.6 * (w + 0.5) * 0x1p-32);
+	}
+	EACH_TABLE(k)
+	{
+		void *y = vec_new(k, NULL, N * C), *z = vec_new(k, x, N * C);
+
+		k->jitter(NULL, y, vec_new(k, x, N * C), N, C, &d);
+		check_close("y", k, y, want, N * C, tolerance(k));
+		k->jitter(NULL, z, z, N, C, &d);
+		assert_memory_equal(y, z, (size_t)(N * C) * k->size);
+	}
 }
 
 static void none(void **state)
@@ -201,8 +231,8 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(philox), UNIT(choice),  UNIT(none),   UNIT(rate),
-		UNIT(rows),   UNIT(streams), UNIT(threads)};
+		UNIT(philox), UNIT(choice), UNIT(noise),   UNIT(none),
+		UNIT(rate),   UNIT(rows),   UNIT(streams), UNIT(threads)};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);
 }

@@ -209,6 +209,57 @@ static void joined(void **state)
 	check_grad("right", right, dright, N * RIGHT, join_loss);
 }
 
+/* --- rows from tokens behind ------------------------------------------------ */
+
+enum { ALL = 16, SOME = 6 };
+
+/* All rows, or SOME from row FROM on as another rank has them. */
+static int64_t from;
+static const int32_t *doc;
+
+static double mix_loss(void)
+{
+	struct kern_drop d = drop;
+
+	d.row0 = ALL + from;
+	memcpy(y, x, ALL * C * sizeof(*y));
+	for (int64_t s = 1; s < 4; s++)
+		k->mix_fwd(NULL, y + from * C, x + (s * ALL + from) * C,
+			   doc ? doc + from : NULL, SOME, bytes_of(k, C),
+			   ALL / 2, s, 4, &d);
+	return dot(y + from * C, dy + from * C, SOME * C);
+}
+
+/* x is four arrays of two samples each; who took what of them. */
+static void check_mixed(void)
+{
+	struct kern_drop d = drop;
+	double *dx = zeros(4 * ALL * C), *mine = zeros(ALL * C);
+
+	memcpy(mine + from * C, dy + from * C, SOME * C * sizeof(*mine));
+	d.row0 = ALL;
+	for (int64_t s = 0; s < 4; s++)
+		k->mix_bwd(NULL, dx + s * ALL * C, mine, doc, ALL,
+			   bytes_of(k, C), ALL / 2, s, 4, &d);
+	check_grad("mixed", x, dx, 4 * ALL * C, mix_loss);
+}
+
+static void mixed(void **state)
+{
+	static const int32_t begin[ALL] = {0, 0, 0, 3, 3, 3, 3, 7,
+					   0, 0, 0, 0, 0, 5, 5, 5};
+
+	(void)state;
+	x = rnd_new(4 * ALL * C, 1);
+	dy = rnd_new(ALL * C, 1);
+	y = zeros(ALL * C);
+	for (int i = 0; i < 2; i++) {
+		doc = i ? begin : NULL;
+		for (from = 0; from <= ALL - SOME; from += 5)
+			check_mixed();
+	}
+}
+
 /* --- every backward op has such a test -------------------------------------- */
 
 static const struct {
@@ -221,6 +272,7 @@ static const struct {
 	{"act_bwd", "act"},	    {"route_bwd", "moe"},
 	{"experts_bwd_x", "grad"},  {"experts_bwd_w", "grad"},
 	{"expert_act_bwd", "moe"},  {"expert_bias_bwd", "grad"},
+	{"mix_bwd", "grad"},
 };
 enum { TESTED = sizeof(tested) / sizeof(*tested) };
 
@@ -272,8 +324,8 @@ static void all_of_them(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		UNIT(residual), UNIT(latent), UNIT(experts),	 UNIT(biases),
-		UNIT(rows),	UNIT(joined), UNIT(all_of_them),
+		UNIT(residual), UNIT(latent), UNIT(experts), UNIT(biases),
+		UNIT(rows),	UNIT(joined), UNIT(mixed),   UNIT(all_of_them),
 	};
 
 	return cmocka_run_group_tests(tests, two_threads, NULL);

@@ -299,9 +299,13 @@ static void test_no_deadlock_and_all_agree(void **state)
 	(void)state;
 	assert_true(plan_grid(8, "", check_layout) > 300);
 	assert_true(plan_grid(8, "shape.mtp_num_layers=3", check_layout) > 150);
+	assert_true(plan_grid(8, "shape.mtp_num_layers=3 run.mtp_hsm=true",
+			      check_layout) > 150);
 	assert_true(plan_grid(8, DEPTHS_ALONE, check_layout) > 10);
 	assert_true(plan_grid(8, EXPERTS_SHARED, check_layout) > 100);
 	assert_true(plan_grid(8, EXPERTS_APART, check_layout) > 30);
+	assert_true(plan_grid(8, EXPERTS_SHARED " run.moe_input_jitter_eps=0.1",
+			      check_layout) > 100);
 	assert_true(plan_grid(8, LATENT, check_layout) > 100);
 	assert_true(plan_grid(8, LATENT_WHOLE, check_layout) > 100);
 	assert_true(plan_grid(8, OWN " shape.mtp_num_layers=2", check_layout) >

@@ -33,7 +33,6 @@ static const struct {
 	{"place-context", SEQUENCE},
 	{"place-sequence", SEQUENCE},
 	{"place-experts", EXPERTS},
-	{"place-expert-bias", BIAS},
 	{"place-instances", INSTANCES},
 	{"place-recompute-layers", RECOMPUTE},
 	{"place-mtp-standalone", STANDALONE},

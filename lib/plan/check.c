@@ -125,7 +125,7 @@ static const struct check table[] = {
 {"place-layout-mtp", ERROR, "the layout has its mtp_num_layers m in one stage: after every t, in a rank's last chunk, not on pipeline rank 0"},
 {"place-experts", ERROR, "ep > 1 needs num_moe_experts"},
 {"place-experts-divide", ERROR, "num_moe_experts % ep = 0"},
-{"place-expert-bias", ERROR, "experts with biases need etp = 1"},
+{"place-expert-bias", NOTE, "biases of experts that are cut, which Megatron-LM refuses, are said to be allowed"},
 {"place-expert-sequence", WARNING, "ep > 1 with tp > 1 wants sequence_parallel"},
 {"place-sharding", ERROR, "use_distributed_optimizer and data_parallel_sharding_strategy say the same"},
 {"place-param-gather", ERROR, "overlap_param_gather needs use_distributed_optimizer and overlap_grad_reduce"},
@@ -206,7 +206,6 @@ static const struct check table[] = {
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
-{"served-mtp", WARNING, "train-worker runs no mtp_hsm yet"},
 {"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp; sinkhorn on CPUs only"},
 {"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, no linear attention"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},

@@ -366,15 +366,13 @@ static void check_experts(const struct place *p, const struct shape *s,
 		report_suggest_divisors(r, "expert_model_parallel_size",
 					experts, ep);
 	}
-	if (experts && s->add_bias_linear &&
-	    p->expert_tensor_parallel_size > 1) {
-		report_add(r, "place-expert-bias", ERROR,
+	if (experts && s->add_bias_linear && p->expert_tensor_parallel_size > 1)
+		report_add(r, "place-expert-bias", NOTE,
 			   AT(expert_tensor_parallel_size),
-			   "experts with add_bias_linear need "
-			   "expert_tensor_parallel_size 1, not %" PRId64,
+			   "Megatron-LM refuses experts with add_bias_linear "
+			   "and expert_tensor_parallel_size %" PRId64
+			   " above 1; here they are allowed",
 			   p->expert_tensor_parallel_size);
-		report_suggest(r, "expert_tensor_parallel_size = 1");
-	}
 	if (ep > 1 && experts && p->tensor_model_parallel_size > 1 &&
 	    !p->sequence_parallel) {
 		report_add(r, "place-expert-sequence", WARNING,

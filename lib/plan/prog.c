@@ -168,7 +168,7 @@ static void forward(struct build *b)
 		depth_forward(b, v);
 	for (b->depth = 0; b->depth < states_out(b); b->depth++) {
 		struct buf *h = &v->h[b->depth];
-		bool keep = b->depth < depths;
+		bool keep = b->train && depth_keeps(b);
 
 		if (st->loss)
 			v->dh[b->depth] = head_loss(b, *h);

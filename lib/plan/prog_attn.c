@@ -48,8 +48,7 @@ static double attn_flops(const struct build *b, int64_t query, int64_t value)
 	       (double)(b->H * each);
 }
 
-/* Where each token's document begins, of this micro-batch; or none. */
-static struct ref documents(const struct build *b)
+struct ref documents(const struct build *b)
 {
 	struct ref doc = b->out->doc;
 

@@ -54,7 +54,8 @@ struct layer_saved {
 /* What the forward of a depth of multi-token prediction leaves. */
 struct depth_saved {
 	struct norm_saved enorm, last;
-	struct buf hstat; /* hnorm's; its input is the state before */
+	struct buf hstat; /* hnorm's; its input is the state before, */
+	struct buf mixed; /* or this one, of the states before */
 	struct buf z;	  /* both norms' outputs, side by side: (rows, 2C) */
 	struct layer_saved layer;
 };
@@ -244,6 +245,11 @@ struct kern_drop dropout(const struct build *b, double p, uint32_t site);
  */
 enum site { SITE_EMBEDDING, SITE_ATTENTION, SITE_PROJ, SITE_MLP };
 uint32_t dropout_site(const struct build *b, enum site which);
+/* What else is drawn has sites behind all of these. */
+enum {
+	SITES_JITTER = 1 << 29, /* + what dropout's layers are counted by */
+	SITES_MIX = 1 << 30	/* + a depth */
+};
 /* BRANCH and its BIAS are to be added to the stream. */
 void stream_branch(struct build *b, struct stream *s, struct buf branch,
 		   enum part bias, enum site which);
@@ -282,6 +288,8 @@ struct buf sum_of(struct build *b, struct buf *x, struct buf *y, int64_t rows,
 /* A new (ROWS, BYTES): bytes AT .. of each row of X, STEP bytes long. */
 struct buf columns(struct build *b, int kind, const struct buf *x, int64_t rows,
 		   int64_t at, int64_t bytes, int64_t step);
+/* Where each token's document begins, of this micro-batch; or none. */
+struct ref documents(const struct build *b);
 void attention_half(struct build *b, struct stream *s, struct layer_saved *v);
 void attention_half_backward(struct build *b, struct buf *dx,
 			     struct layer_saved *v);
@@ -308,8 +316,9 @@ struct buf latent_backward(struct build *b, struct buf *dqkv,
 /* One mlp: its matrices; fc1's bias is the part after it. */
 struct mlp {
 	enum part fc1, fc2;
-	enum part fc2_bias; /* PARTS: it has none, or adds it elsewhere */
-	int64_t width;	    /* on this rank */
+	enum part
+		fc2_bias; /* added on the first rank of tp; PARTS: none here */
+	int64_t width;	  /* on this rank */
 	/* What its activations are multiplied by, and that one's gradient. */
 	const struct kern_moe_dims *gate; /* or NULL */
 	struct ref prob, row, dprob;
@@ -362,6 +371,8 @@ void depth_forward(struct build *b, struct chunk_saved *v);
 struct buf depth_state(struct build *b, struct depth_saved *d,
 		       struct buf before);
 void depth_backward(struct build *b, struct chunk_saved *v);
+/* Whether the backward of this stage's depths wants b->depth's state. */
+bool depth_keeps(const struct build *b);
 /* Depths' part in the whole: which stages have what of the states. */
 bool stage_gets_states(const struct build *b); /* they come by messages */
 int states_in(const struct build *b), states_out(const struct build *b);

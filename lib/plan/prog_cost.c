@@ -74,7 +74,8 @@ static struct traffic row_traffic(const struct op *op)
 		return (struct traffic){2 * all * n[2] + n[3] * n[2], 0,
 					4 * n[0]};
 	case OP_POS_BWD: return (struct traffic){all, 2 * n[2] * C, 0};
-	case OP_DROP: return (struct traffic){2 * all, 0, 0};
+	case OP_DROP:
+	case OP_JITTER: return (struct traffic){2 * all, 0, 0};
 	case OP_RESID: return (struct traffic){3 * all + C * has(op, 3), 0, 0};
 	case OP_BIAS_BWD: return (struct traffic){all, 2 * C, 0};
 	case OP_ACT_FWD: return (struct traffic){all + (all << n[3]), 0, 0};
@@ -137,7 +138,9 @@ static struct traffic moe_traffic(const struct op *op)
 	case OP_EXPERT_BIAS_BWD:
 		return (struct traffic){
 			rows + d->experts * n[1] * has(op, 3),
-			2 * d->experts * n[1] + 3 * all * has(op, 1), 2 * map};
+			2 * d->experts * n[1] +
+				all * (has(op, 4) + 2 * has(op, 1)),
+			2 * map};
 	default: return row_traffic(op);
 	}
 }
@@ -168,6 +171,10 @@ static struct traffic flat_traffic(const struct op *op)
 						n[2] * (1 + has(op, 2)) +
 						n[3] * (1 + has(op, 3)))};
 	case OP_CUT: return (struct traffic){0, 0, 2 * n[0] * n[1]};
+	case OP_MIX_FWD: /* at the most, all rows */
+		return (struct traffic){0, 0, 3 * out + 4 * n[0] * has(op, 2)};
+	case OP_MIX_BWD:
+		return (struct traffic){0, 0, 2 * out + 4 * n[0] * has(op, 2)};
 	default: return moe_traffic(op);
 	}
 }

@@ -43,8 +43,9 @@ struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 		emit_act(b, OP_ACT_FWD, m, REFS(buf_ref(act), buf_ref(fc1)));
 	forget(b, fc1);
 	out = buf_new(b, FAMILY_ACT, b->N * b->C);
-	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2, m->fc2_bias,
-		       b->C, m->width);
+	linear_forward(b, buf_ref(&out), buf_ref(act), m->fc2,
+		       b->in->slice->at.tp ? PARTS : m->fc2_bias, b->C,
+		       m->width);
 	forget(b, act);
 	return out;
 }
@@ -52,7 +53,16 @@ struct buf mlp_forward(struct build *b, const struct mlp *m, struct ref y,
 struct buf mlp_output(struct build *b, const struct mlp *m, struct ref dy,
 		      struct buf *act)
 {
-	linear_weight(b, dy, buf_ref(act), m->fc2, m->fc2_bias, b->C, m->width);
+	int64_t row = b->C * (int64_t)b->out->elem;
+	struct ref db = NO_REF, mine = dy;
+
+	linear_weight(b, dy, buf_ref(act), m->fc2, PARTS, b->C, m->width);
+	if (m->fc2_bias != PARTS)
+		db = param_ref(b, FAMILY_GRAD, m->fc2_bias, b->layer);
+	mine.at += b->first_row * row;
+	if (db.family >= 0)
+		emit(b, OP_BIAS_BWD, KIND_WGRAD, REFS(db, mine),
+		     DIMS(b->rows, b->C));
 	buf_free(b, act);
 	return linear_input(b, dy, m->fc2, b->C, m->width);
 }

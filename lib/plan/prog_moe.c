@@ -226,14 +226,47 @@ static void tally(struct build *b, struct routed *r)
 				E);
 }
 
+static bool has_noise(const struct build *b)
+{
+	return b->train && b->in->config->run.moe_input_jitter_eps > 0;
+}
+
+/* Y = X (ROWS, C), from row FIRST on, times the noise of a router's input. */
+static void emit_noise(struct build *b, int kind, struct ref y, struct ref x,
+		       int64_t first, int64_t rows)
+{
+	emit(b, OP_JITTER, kind, REFS(y, x), DIMS(rows, b->C))->drop =
+		(struct kern_drop){
+			.p = b->in->config->run.moe_input_jitter_eps,
+			.site = (uint32_t)(SITES_JITTER + b->drawn_for),
+			.row0 = b->row0 + first,
+		};
+}
+
+/* What the router gets for Y: with noise a new one, else NO_BUF and Y. */
+static struct buf noisy(struct build *b, int kind, struct ref *y, int64_t first,
+			int64_t rows)
+{
+	struct buf x;
+
+	if (!has_noise(b))
+		return NO_BUF;
+	x = buf_new(b, FAMILY_ACT, rows * b->C);
+	emit_noise(b, kind, buf_ref(&x), *y, first, rows);
+	*y = buf_ref(&x);
+	return x;
+}
+
 static void route(struct build *b, struct ref y, struct routed *r)
 {
 	const struct kern_moe_dims *d = dims(b);
+	struct buf input = noisy(b, KIND_FORWARD, &y, 0, b->N);
 	struct buf all;
 	struct ref stat = {offsetof(struct kern_scalars, metrics[METRIC_MOE]),
 			   FAMILY_HOST};
 
 	r->logits = logits(b, d, y, PART_ROUTER_W, PART_ROUTER_B);
+	buf_free(b, &input);
 	all = from_all(b, r->logits, d->E, TYPE_SUM);
 	choose(b, d, buf_ref(&all),
 	       param_ref(b, FAMILY_PARAM, PART_EXPERT_BIAS, b->layer), r);
@@ -260,6 +293,15 @@ static void emit_act(struct build *b, int code, const struct ref *refs,
 		->moe = b->moe;
 }
 
+/*
+ * Whether this rank adds the biases of what is summed over tp: one does, and
+ * what they are multiplied by gets its gradient by them there.
+ */
+static bool adds_biases(const struct build *b)
+{
+	return b->in->slice->at.tp == 0;
+}
+
 /* Y (R, WIDTH) += the experts' biases, PROB (may be NO_REF) times. */
 static void add_bias(struct build *b, struct ref y, enum part bias,
 		     struct ref prob, const struct buf *map, int64_t width)
@@ -273,7 +315,7 @@ static void add_bias(struct build *b, struct ref y, enum part bias,
 			->moe = b->moe;
 }
 
-/* Their gradients for DY, and what PROB's, DPROB, gets by them. */
+/* Their gradients for DY, and what PROB's, DPROB (or NO_REF), gets by them. */
 static void bias_gradients(struct build *b, struct ref dy, enum part bias,
 			   struct ref prob, struct ref dprob,
 			   const struct buf *map, int64_t width)
@@ -282,8 +324,8 @@ static void bias_gradients(struct build *b, struct ref dy, enum part bias,
 
 	if (of.family < 0)
 		return;
-	value = prob.family < 0 ? NO_REF
-				: param_ref(b, FAMILY_PARAM, bias, b->layer);
+	value = dprob.family < 0 ? NO_REF
+				 : param_ref(b, FAMILY_PARAM, bias, b->layer);
 	emit(b, OP_EXPERT_BIAS_BWD, KIND_WGRAD,
 	     REFS(of, dprob, dy, value, prob, buf_ref(map)),
 	     DIMS(expert_rows(b), width))
@@ -314,8 +356,9 @@ static struct buf experts_forward(struct build *b, struct buf y,
 		     param_ref(b, FAMILY_PARAM, PART_EXPERT_FC2_W, b->layer),
 		     b->C, width(b));
 	forget(b, &v->act);
-	add_bias(b, buf_ref(&rows), PART_EXPERT_FC2_B, buf_ref(&v->router.prob),
-		 map, b->C);
+	if (adds_biases(b))
+		add_bias(b, buf_ref(&rows), PART_EXPERT_FC2_B,
+			 buf_ref(&v->router.prob), map, b->C);
 	forget(b, &v->router.prob);
 	out = combine(b, &rows, map, KIND_FORWARD);
 	forget(b, map);
@@ -393,7 +436,8 @@ static struct buf experts_output(struct build *b, struct buf dy,
 	buf_free(b, &v->fc1);
 	if (biased) {
 		bias_gradients(b, buf_ref(&dout), PART_EXPERT_FC2_B,
-			       buf_ref(&v->router.prob), buf_ref(dprob),
+			       buf_ref(&v->router.prob),
+			       adds_biases(b) ? buf_ref(dprob) : NO_REF,
 			       &v->router.map, b->C);
 		buf_free(b, &dout);
 	}
@@ -438,7 +482,8 @@ static struct buf router_input(struct build *b, const struct kern_moe_dims *d,
 			       enum part w, struct buf *dprob, struct routed *r,
 			       struct ref y)
 {
-	struct buf all = buf_new(b, FAMILY_ACT, d->M * d->E), dy;
+	struct buf all = buf_new(b, FAMILY_ACT, d->M * d->E);
+	struct buf input = NO_BUF, dy;
 	struct ref coef = {offsetof(struct kern_scalars, moe_coef),
 			   FAMILY_HOST};
 	struct ref mine = buf_part(b, &all, b->first_row * d->E), count;
@@ -454,10 +499,16 @@ static struct buf router_input(struct build *b, const struct kern_moe_dims *d,
 	buf_free(b, &r->logits);
 	buf_free(b, &r->map);
 	buf_free(b, &r->tally);
+	if (w == PART_ROUTER_W)
+		input = noisy(b, KIND_WGRAD, &y, b->first_row, b->rows);
 	linear_weight_mine(b, mine, y, w, d->E, b->C);
+	buf_free(b, &input);
 	if (w == PART_ROUTER_W)
 		router_bias(b, mine, d->E);
 	dy = linear_input_mine(b, mine, w, d->E, b->C);
+	if (w == PART_ROUTER_W && has_noise(b))
+		emit_noise(b, KIND_BACKWARD, buf_ref(&dy), buf_ref(&dy),
+			   b->first_row, b->rows);
 	buf_free(b, &all);
 	return dy;
 }

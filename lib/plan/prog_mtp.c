@@ -119,10 +119,84 @@ struct buf depth_state(struct build *b, struct depth_saved *d,
 	return h;
 }
 
+/* Whether depth DEPTH begins with a mix of all states before it. */
+static bool mixes(const struct build *b, int depth)
+{
+	return b->in->config->run.mtp_hsm && depth > 1;
+}
+
+bool depth_keeps(const struct build *b)
+{
+	return b->depth < (int)b->stage->mtp_layers && !mixes(b, b->depth + 1);
+}
+
+/*
+ * Y for the state X, all rows of it, that is SHIFT depths older than the
+ * newest: its tokens have to be as many places on.
+ */
+static void emit_mix(struct build *b, int code, const struct buf *y,
+		     const struct buf *x, int shift)
+{
+	int kind = code == OP_MIX_FWD ? KIND_FORWARD : KIND_BACKWARD;
+	struct ref doc = documents(b);
+
+	doc.at += 4 * b->first_row;
+	emit(b, code, kind,
+	     REFS(buf_ref(y), buf_part(b, x, b->first_row * b->C), doc),
+	     DIMS(b->rows, row_bytes(b), b->T, shift, b->depth))
+		->drop = (struct kern_drop){
+		.site = (uint32_t)(SITES_MIX + b->depth),
+		.row0 = b->row0 + b->first_row,
+	};
+}
+
+/*
+ * What hnorm gets: for each token the newest state or, of those before it,
+ * the one that has seen as many tokens; where a sample or a document has no
+ * more, the newest.
+ */
+static struct buf mix(struct build *b, const struct chunk_saved *v)
+{
+	const struct buf *h = &v->h[b->depth - 1];
+	struct buf y = buf_new(b, FAMILY_ACT, b->rows * b->C);
+
+	b->layer = -1;
+	emit(b, OP_COPY, KIND_FORWARD, REFS(buf_ref(&y), buf_ref(h)),
+	     DIMS(b->rows * row_bytes(b)));
+	for (int shift = 1; shift < b->depth; shift++) {
+		struct buf all = gather_rows(b, h[-shift]);
+
+		emit_mix(b, OP_MIX_FWD, &y, &all, shift);
+		gather_free(b, &all, &h[-shift]);
+	}
+	return y;
+}
+
+/* The states' gradients += what DY, that of their mix, gives each; frees DY. */
+static void mix_backward(struct build *b, struct chunk_saved *v, struct buf *dy)
+{
+	int last = b->in->config->run.mtp_detach_heads ? 1 : 0;
+	struct buf all = gather_rows(b, *dy);
+
+	for (int depth = b->depth - 1; depth >= last; depth--) {
+		struct buf part = buf_new(b, FAMILY_ACT, b->rows * b->C);
+
+		emit_mix(b, OP_MIX_BWD, &part, &all, b->depth - 1 - depth);
+		v->dh[depth] =
+			sum_of(b, &v->dh[depth], &part, b->rows, KIND_BACKWARD);
+	}
+	gather_free(b, &all, dy);
+	buf_free(b, dy);
+}
+
 void depth_forward(struct build *b, struct chunk_saved *v)
 {
-	v->h[b->depth] =
-		depth_state(b, &v->depth[b->depth - 1], v->h[b->depth - 1]);
+	struct depth_saved *d = &v->depth[b->depth - 1];
+	struct buf before = v->h[b->depth - 1];
+
+	if (mixes(b, b->depth))
+		before = d->mixed = mix(b, v);
+	v->h[b->depth] = depth_state(b, d, before);
 }
 
 /* The gradient of z for that of the projection, which is freed. */
@@ -150,15 +224,34 @@ static struct buf project_backward(struct build *b, struct buf *dx,
 	return reduce_wide(b, dz, 2 * b->C);
 }
 
+/* hnorm's input's for DY, its output's, which is freed. */
+static void state_backward(struct build *b, struct chunk_saved *v,
+			   struct buf *dy)
+{
+	struct depth_saved *d = &v->depth[b->depth - 1];
+	struct buf *before = &v->dh[b->depth - 1], dx;
+	bool mixed = mixes(b, b->depth);
+	struct norm_saved x = {mixed ? d->mixed : v->h[b->depth - 1], d->hstat};
+
+	if (!mixed && !(b->depth == 1 && b->in->config->run.mtp_detach_heads)) {
+		norm_input(b, b->norm, before, buf_ref(before), dy,
+			   PART_HNORM_W, PART_HNORM_B, &x);
+		return;
+	}
+	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
+	norm_input(b, b->norm, &dx, NO_REF, dy, PART_HNORM_W, PART_HNORM_B, &x);
+	if (mixed)
+		mix_backward(b, v, &dx);
+	else
+		buf_free(b, &dx);
+}
+
 /* Detached depths give nothing to the decoder, the embedding and the head. */
 void depth_backward(struct build *b, struct chunk_saved *v)
 {
 	struct depth_saved *d = &v->depth[b->depth - 1];
-	struct buf *before = &v->dh[b->depth - 1], dx, dz, half, de;
-	struct norm_saved hnorm = {v->h[b->depth - 1], d->hstat};
-	bool detached = b->in->config->run.mtp_detach_heads;
 	int64_t row = row_bytes(b);
-	struct buf unused;
+	struct buf dx, dz, half, de;
 
 	enter(b);
 	dx = buf_new(b, FAMILY_ACT, b->rows * b->C);
@@ -167,22 +260,14 @@ void depth_backward(struct build *b, struct chunk_saved *v)
 	layer_backward(b, &dx, &d->layer);
 	dz = project_backward(b, &dx, &d->z);
 	half = columns(b, KIND_BACKWARD, &dz, b->rows, row, row, 2 * row);
-	if (detached && b->depth == 1) {
-		unused = buf_new(b, FAMILY_ACT, b->rows * b->C);
-		norm_input(b, b->norm, &unused, NO_REF, &half, PART_HNORM_W,
-			   PART_HNORM_B, &hnorm);
-		buf_free(b, &unused);
-	} else {
-		norm_input(b, b->norm, before, buf_ref(before), &half,
-			   PART_HNORM_W, PART_HNORM_B, &hnorm);
-	}
+	state_backward(b, v, &half);
 	half = columns(b, KIND_BACKWARD, &dz, b->rows, 0, row, 2 * row);
 	buf_free(b, &dz);
 	de = buf_new(b, FAMILY_ACT, b->rows * b->C);
 	norm_input(b, b->norm, &de, NO_REF, &half, PART_ENORM_W, PART_ENORM_B,
 		   &d->enorm);
 	b->layer = -1;
-	if (detached)
+	if (b->in->config->run.mtp_detach_heads)
 		buf_free(b, &de);
 	else
 		embed_backward(b, &de);

@@ -297,6 +297,9 @@ static bool run_forward(const struct kern *k, const struct op *op,
 	case OP_DROP:
 		k->drop(a->q, p[0], p[1], n[0], n[1], &a->drop);
 		return true;
+	case OP_JITTER:
+		k->jitter(a->q, p[0], p[1], n[0], n[1], &a->drop);
+		return true;
 	case OP_RESID:
 		k->resid(a->q, p[0], p[1], p[2], p[3], n[0], n[1], &a->drop);
 		return true;
@@ -466,6 +469,25 @@ static bool run_moe(const struct kern *k, const struct op *op,
 	}
 }
 
+static bool run_mix(const struct kern *k, const struct op *op,
+		    const struct args *a)
+{
+	void *const *p = a->p;
+	const int64_t *n = a->n;
+
+	switch (op->code) {
+	case OP_MIX_FWD:
+		k->mix_fwd(a->q, p[0], p[1], p[2], n[0], n[1], n[2], n[3], n[4],
+			   &a->drop);
+		return true;
+	case OP_MIX_BWD:
+		k->mix_bwd(a->q, p[0], p[1], p[2], n[0], n[1], n[2], n[3], n[4],
+			   &a->drop);
+		return true;
+	default: return false;
+	}
+}
+
 static bool run_flat(const struct kern *k, const struct op *op,
 		     const struct args *a, struct kern_scalars *scalars)
 {
@@ -517,7 +539,7 @@ static void run_kern(struct exec *x, const struct op *op)
 	if (x->layer_kern && op->layer >= 0)
 		k = &x->layer_kern[op->layer];
 	done = run_forward(k, op, &a) || run_backward(k, op, &a) ||
-	       run_moe(k, op, &a) || run_at(k, op, &a) ||
+	       run_moe(k, op, &a) || run_at(k, op, &a) || run_mix(k, op, &a) ||
 	       run_flat(k, op, &a, scalars);
 	assert(done);
 }
