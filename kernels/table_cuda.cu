@@ -14,8 +14,9 @@
 	.bias_bwd = cuda_linear<T>::bias_bwd, .rope = cuda_rope<T>::rope,      \
 	.latent_fwd = cuda_latent<T>::fwd, .latent_bwd = cuda_latent<T>::bwd,  \
 	.attn_fwd = cuda_attn<T>::fwd, .attn_bwd = cuda_attn<T>::bwd,          \
-	.attn_scratch = cuda_attn<T>::scratch, .pos_at = nullptr,              \
-	.rope_at = nullptr, .latent_at = nullptr, .attn_at = nullptr,          \
+	.attn_scratch = cuda_attn<T>::scratch, .pos_at = cuda_embed<T>::pos_at, \
+	.rope_at = cuda_rope<T>::at, .latent_at = cuda_latent<T>::at,          \
+	.attn_at = cuda_attn_at<T>::at,                                        \
 	.act_fwd = cuda_act<T>::fwd, .act_bwd = cuda_act<T>::bwd,              \
 	.route_fwd = cuda_route<T>::fwd, .tally = cuda_tally,                  \
 	.route_loss = cuda_route_loss, .route_bwd = cuda_route<T>::bwd,        \
@@ -24,8 +25,9 @@
 	.experts_bwd_x = cuda_moe<T>::bwd_x,                                   \
 	.experts_bwd_w = cuda_moe<T>::bwd_w,                                   \
 	.expert_act_fwd = cuda_expert_act<T>::fwd,                             \
-	.expert_act_bwd = cuda_expert_act<T>::bwd, .expert_bias_fwd = nullptr, \
-	.expert_bias_bwd = nullptr, .ce_max = cuda_ce<T>::max,                 \
+	.expert_act_bwd = cuda_expert_act<T>::bwd,                             \
+	.expert_bias_fwd = cuda_expert_bias<T>::fwd,                           \
+	.expert_bias_bwd = cuda_expert_bias<T>::bwd, .ce_max = cuda_ce<T>::max,                 \
 	.ce_sums = cuda_ce<T>::sums, .ce_grad = cuda_ce<T>::grad,              \
 	.sumsq = cuda_sumsq, .metrics = cuda_metrics, .clip = cuda_clip,       \
 	.adamw = cuda_adamw<T>, .zero = cuda_zero, .copy = cuda_copy,          \
