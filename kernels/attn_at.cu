@@ -216,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS)
 	part_kernel(float *parts, const T *qkv, const T *keys, const T *values,
 		    int64_t tile, int span, struct at_arg a)
 {
-	extern __shared__ char shared[];
+	extern __shared__ __align__(16) char shared[];
 	__shared__ float red[THREADS * ROWS * W];
 	struct area &s = *(struct area *)shared;
 	float *x = (float *)(shared + sizeof(s)), *to;

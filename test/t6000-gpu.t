@@ -21,7 +21,7 @@ ldd "$BIN/train-worker" | grep -q libcudart ||
 	{ skip "on a GPU" "no GPU here" && done_testing && exit; }
 
 # What is not built here says so; a bundle may hold the programs alone.
-for program in g-kern g-moe g-attn; do
+for program in g-kern g-moe g-attn g-gen; do
 	if [ -x "$TRISECT_BUILD/test/$program" ]; then
 		run "$TRISECT_BUILD/test/$program"
 		is "$program against float64" "$rc:$(grep -c '^not ok' <<<"$out")" 0:0
