@@ -323,10 +323,9 @@ static void parts_launch(struct queue *q, float *parts, const void *qkv,
 	cudaFuncSetAttribute(part_kernel<T, W>,
 			     cudaFuncAttributeMaxDynamicSharedMemorySize,
 			     bytes);
-	LAUNCH(q, (part_kernel<T, W>),
-	       dim3((unsigned)count, (unsigned)a.parts), THREADS, bytes, parts,
-	       (const T *)qkv, (const T *)keys, (const T *)values, first, span,
-	       a);
+	LAUNCH(q, (part_kernel<T, W>), dim3((unsigned)count, (unsigned)a.parts),
+	       THREADS, bytes, parts, (const T *)qkv, (const T *)keys,
+	       (const T *)values, first, span, a);
 }
 
 template <typename T>

@@ -65,10 +65,9 @@ static void turn(struct queue *q, void *qkv, const void *table,
 		 const struct places &at, const struct kern_attn_dims *d,
 		 int64_t R, bool interleaved, int sign)
 {
-	struct rope_arg r = {at,	  (int)(d->H + d->G),
-			     (int)(d->H / d->G), (int)d->D,
-			     (int)R,	  interleaved,
-			     (float)sign};
+	struct rope_arg r = {
+		at,	(int)(d->H + d->G), (int)(d->H / d->G), (int)d->D,
+		(int)R, interleaved,	    (float)sign};
 	bool ok = aligned({qkv, table}) && d->D % WIDE<T> == 0 &&
 		  R % WIDE<T> == 0;
 

@@ -137,10 +137,9 @@ const double *cuda_sinkhorn(struct queue *q, const float *logits,
 	cudaFuncSetAttribute(sinkhorn_kernel,
 			     cudaFuncAttributeMaxDynamicSharedMemorySize,
 			     (int)bytes);
-	bad = cudaLaunchCooperativeKernel((const void *)sinkhorn_kernel,
-					  dim3(BLOCKS),
-					  dim3(32 * (unsigned)warps), args,
-					  bytes, q->stream);
+	bad = cudaLaunchCooperativeKernel(
+		(const void *)sinkhorn_kernel, dim3(BLOCKS),
+		dim3(32 * (unsigned)warps), args, bytes, q->stream);
 	if (bad != cudaSuccess)
 		queue_fail(q, "sinkhorn", cudaGetErrorString(bad));
 	return log_w;

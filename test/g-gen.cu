@@ -75,8 +75,8 @@ static void test_rope(const struct kern &k, enum type t, int64_t T, int64_t D,
 	      (long)D, (long)R, interleaved);
 }
 
-static void test_latent(const struct kern &k, enum type t, int64_t T, int64_t P_,
-			int64_t R)
+static void test_latent(const struct kern &k, enum type t, int64_t T,
+			int64_t P_, int64_t R)
 {
 	struct kern_attn_dims d = dims_new(5, T, 3, 3, 24, 16);
 	int64_t N = d.B * T, room = 90;
@@ -130,16 +130,17 @@ static void test_attn(const struct kern &k, enum type t,
 
 static void test_attns(const struct kern &k, enum type t)
 {
-	static const int64_t shapes[][4] = { /* H, G, D, Dv */
-		{4, 4, 16, 16}, {8, 2, 64, 64},	  {12, 1, 128, 128},
-		{3, 3, 24, 16}, {6, 2, 7, 7},	  {5, 1, 192, 128},
+	static const int64_t shapes[][4] = {
+		/* H, G, D, Dv */
+		{4, 4, 16, 16},	  {8, 2, 64, 64},  {12, 1, 128, 128},
+		{3, 3, 24, 16},	  {6, 2, 7, 7},	   {5, 1, 192, 128},
 		{2, 1, 576, 512}, {3, 3, 300, 260}};
 
 	for (const int64_t *s : shapes)
 		for (int64_t T : {1, 3, 70})
 			for (int64_t room : {80, 600}) {
-				struct kern_attn_dims d = dims_new(
-					5, T, s[0], s[1], s[2], s[3]);
+				struct kern_attn_dims d =
+					dims_new(5, T, s[0], s[1], s[2], s[3]);
 
 				test_attn(k, t, d, room);
 				d.window = room == 80 ? 5 : 300;

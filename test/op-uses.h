@@ -60,8 +60,8 @@ static inline void uses_of_at(const struct op *op, const struct sizes *z,
 		break;
 	case OP_ATTN_AT:
 		cache = d->B * d->G * n[0] * z->elem;
-		scratch = (int64_t)(z->device
-					    ? kern_attn_at_scratch_cuda(d, n[0])
+		scratch =
+			(int64_t)(z->device ? kern_attn_at_scratch_cuda(d, n[0])
 					    : kern_attn_at_scratch(
 						      d, n[0], (size_t)z->sum));
 		USES({OUT, row * d->H * d->Dv}, {BOTH, cache * d->D},
