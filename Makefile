@@ -231,7 +231,7 @@ $(BUILD)/%.cu.o: %.cu Makefile
 for_gpus = $(if $(filter 0,$(CUDA)),$(error $@ needs CUDA=1, and so nvcc and NCCL))
 for_cudnn = $(for_gpus)$(if $(CUDNN),,$(error $@ needs cuDNN: CUDNN=FOLDER of cudnn.h))
 
-gpu_tests = $(BUILD)/test/g-kern $(BUILD)/test/g-moe $(BUILD)/test/g-attn
+gpu_tests = $(addprefix $(BUILD)/test/,g-kern g-moe g-attn g-gen)
 $(gpu_tests) $(BUILD)/test/bench/gpu-ops: $(BUILD)/%: $(BUILD)/%.cu.o $(kern_lib) $(BUILD)/lib/base/err.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(BLAS_LIB) -fopenmp $(gpu_ldlibs) -lm -lpthread

@@ -228,13 +228,11 @@ static int read_prompts(struct options *o, const struct config *c,
 }
 
 /*
- * A generation runs on CPUs so far, and by the same code whatever
- * transformer_impl says; inference_optimized is no reason to refuse it.
+ * A generation runs by the same code whatever transformer_impl says;
+ * inference_optimized is no reason to refuse it.
  */
 static int set_for_generate(struct config *c, struct err *e)
 {
-	if (c->spec.device == DEVICE_AUTO)
-		c->spec.device = DEVICE_CPU;
 	if (c->spec.transformer_impl == IMPL_INFERENCE)
 		c->spec.transformer_impl = IMPL_LOCAL;
 	return prog_gen_check(c, e);

@@ -10,6 +10,53 @@
 #include "kernels/kern.h"
 
 /*
+ * Attention to a cache takes KERN_AT_ROWS queries of a group at a time, and
+ * KERN_AT_KEYS of the keys that they see, whose part of the result goes to the
+ * scratch: Dv sums, the largest score and the sum of exponentials, in float.
+ * Where parts begin follows from a key's position alone, so that a text gets
+ * the same bits beside any others.  So many tiles of queries go together as
+ * KERN_AT_MOST bytes hold, at least one.
+ */
+#define KERN_AT_ROWS 4
+#define KERN_AT_KEYS 256
+#define KERN_AT_MOST ((int64_t)64 << 20)
+
+static inline int64_t kern_at_parts(int64_t room)
+{
+	return (room + KERN_AT_KEYS - 1) / KERN_AT_KEYS;
+}
+
+/* Tiles of each of the B * G groups. */
+static inline int64_t kern_at_tiles(const struct kern_attn_dims *d)
+{
+	return (d->T * (d->H / d->G) + KERN_AT_ROWS - 1) / KERN_AT_ROWS;
+}
+
+static inline int64_t kern_at_tile_bytes(const struct kern_attn_dims *d,
+					 int64_t room)
+{
+	return KERN_AT_ROWS * kern_at_parts(room) * (d->Dv + 2) *
+	       (int64_t)sizeof(float);
+}
+
+static inline int64_t kern_at_together(const struct kern_attn_dims *d,
+				       int64_t room)
+{
+	int64_t all = d->B * d->G * kern_at_tiles(d);
+	int64_t most = KERN_AT_MOST / kern_at_tile_bytes(d, room);
+
+	return all < most ? all : most > 1 ? most : 1;
+}
+
+/* Bytes of attn_at's scratch on a GPU. */
+static inline size_t kern_attn_at_scratch_cuda(const struct kern_attn_dims *d,
+					       int64_t room)
+{
+	return (size_t)(kern_at_together(d, room) *
+			kern_at_tile_bytes(d, room));
+}
+
+/*
  * Bytes of workspace for a backward of cuDNN's: it is cut into launches of
  * about KERN_CUDNN_AIM, which costs 4% at (64, 12, 12, 1024, 64), but not
  * below a whole sample unless that is more than KERN_CUDNN_MOST: at

@@ -24,12 +24,14 @@ static __global__ void fwd_kernel(T *y, const int32_t *ids, const T *w,
 }
 
 template <typename T, int W>
-static __global__ void pos_fwd_kernel(T *y, const T *w, int64_t C, int64_t T_,
-				      int64_t row0, int64_t shift)
+static __global__ void pos_fwd_kernel(T *y, const T *w, struct places at,
+				      int64_t C, int64_t row0, int64_t shift)
 {
-	int64_t n = blockIdx.x, t = (row0 + n) % T_ + shift;
+	int64_t n = blockIdx.x, t = at.of(row0 + n);
 
-	t = t < T_ ? t : 0;
+	if (t >= at.room)
+		return;
+	t = t + shift < at.room ? t + shift : 0;
 	for (int64_t c = (int64_t)threadIdx.x * W; c < C; c += blockDim.x * W) {
 		float a[W], b[W];
 
@@ -209,9 +211,23 @@ template <typename T>
 void cuda_embed<T>::pos_fwd(struct queue *q, void *y, const void *w, int64_t N,
 			    int64_t C, int64_t T_, int64_t row0, int64_t shift)
 {
+	struct places at = {NULL, T_, T_};
+
 	WITH_WIDTH(T, W, aligned({y, w}) && C % WIDE<T> == 0,
 		   LAUNCH(q, (pos_fwd_kernel<T, W>), (unsigned)N, 128, 0,
-			  (T *)y, (const T *)w, C, T_, row0, shift));
+			  (T *)y, (const T *)w, at, C, row0, shift));
+}
+
+template <typename T>
+void cuda_embed<T>::pos_at(struct queue *q, void *y, const void *w,
+			   const int32_t *pos, int64_t B, int64_t T_, int64_t C,
+			   int64_t room, int64_t shift)
+{
+	struct places at = {pos, T_, room};
+
+	WITH_WIDTH(T, W, aligned({y, w}) && C % WIDE<T> == 0,
+		   LAUNCH(q, (pos_fwd_kernel<T, W>), (unsigned)(B * T_), 128, 0,
+			  (T *)y, (const T *)w, at, C, 0, shift));
 }
 
 template <typename T>

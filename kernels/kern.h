@@ -292,9 +292,9 @@ struct kern {
 	size_t (*attn_scratch)(const struct kern_attn_dims *dims);
 
 	/*
-	 * Generation, so far on CPUs only: B samples of T more tokens, those
-	 * of sample b at the positions pos[b] .. pos[b] + T of ROOM.  What is
-	 * at ROOM or behind it is padding: it gets zeros, or is left alone.
+	 * Generation: B samples of T more tokens, those of sample b at the
+	 * positions pos[b] .. pos[b] + T of ROOM.  What is at ROOM or behind
+	 * it is padding: it gets zeros, or is left alone.
 	 *
 	 * y (B T, C) += w[p], w (ROOM, C), where p is SHIFT above a row's
 	 * position, or 0 if that is not below ROOM.
@@ -315,7 +315,8 @@ struct kern {
 	 * qkv's keys and values go to their positions of keys (B, G, ROOM, D)
 	 * and values (B, G, ROOM, Dv); then attn_fwd's o, of each query to all keys there
 	 * up to its own position, within a window if there is one.  scratch:
-	 * kern_attn_at_scratch(dims, room, size) bytes.
+	 * kern_attn_at_scratch(dims, room, size) bytes; on a GPU
+	 * kern_attn_at_scratch_cuda's (attn_plan.h).
 	 */
 	void (*attn_at)(struct queue *q, void *o, void *keys, void *values,
 			const void *qkv, const void *sink, const int32_t *pos,
@@ -400,8 +401,8 @@ struct kern {
 			       const int32_t *row, int64_t N, int64_t F,
 			       enum kern_act act, bool gated);
 	/*
-	 * So far on CPUs only: y (R, C) += each row's expert's bias (experts,
-	 * C), times the row's probability in prob (N, K) unless it is NULL.
+	 * y (R, C) += each row's expert's bias (experts, C), times the row's
+	 * probability in prob (N, K) unless it is NULL.
 	 * The backward: dbias +=, dprob += in the sum type; dprob and bias are
 	 * NULL together, and where prob is.
 	 */

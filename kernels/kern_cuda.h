@@ -292,6 +292,20 @@ struct dropper {
 };
 
 /*
+ * Where rows are: T of each sample, one behind the other, from the sample's
+ * POS on, or from 0 without; what is at ROOM or behind it is padding.
+ */
+struct places {
+	const int32_t *pos;
+	int64_t T, room;
+
+	__device__ __forceinline__ int64_t of(int64_t n) const
+	{
+		return (pos ? pos[n / T] : 0) + n % T;
+	}
+};
+
+/*
  * out (C) += the columns' sums of part (parts, C), in a fixed order.  The
  * second pass of every sum over rows.
  */
@@ -311,6 +325,9 @@ template <typename T> struct cuda_embed {
 	static void pos_bwd(struct queue *q, void *dw, const void *dy,
 			    int64_t N, int64_t C, int64_t T_, int64_t row0,
 			    int64_t shift);
+	static void pos_at(struct queue *q, void *y, const void *w,
+			   const int32_t *pos, int64_t B, int64_t T_, int64_t C,
+			   int64_t room, int64_t shift);
 };
 
 template <typename T> struct cuda_drop {
@@ -352,6 +369,9 @@ template <typename T> struct cuda_rope {
 	static void rope(struct queue *q, void *qkv, const void *table,
 			 const struct kern_attn_dims *dims, int64_t R,
 			 bool interleaved, int sign);
+	static void at(struct queue *q, void *qkv, const void *table,
+		       const int32_t *pos, const struct kern_attn_dims *dims,
+		       int64_t R, bool interleaved, int64_t room);
 };
 
 template <typename T> struct cuda_latent {
@@ -363,6 +383,10 @@ template <typename T> struct cuda_latent {
 			const void *dqkv, const void *table,
 			const struct kern_attn_dims *dims, int64_t P,
 			int64_t R);
+	static void at(struct queue *q, void *qkv, const void *query,
+		       const void *kv, const void *shared, const void *table,
+		       const int32_t *pos, const struct kern_attn_dims *dims,
+		       int64_t P, int64_t R, int64_t room);
 };
 
 template <typename T> struct cuda_attn {
@@ -374,6 +398,14 @@ template <typename T> struct cuda_attn {
 			const void *qkv, const void *sink, const int32_t *doc,
 			void *scratch, const struct kern_attn_dims *dims);
 	static size_t scratch(const struct kern_attn_dims *dims);
+};
+
+/* The scratch is kern_attn_at_scratch_cuda's, of attn_plan.h. */
+template <typename T> struct cuda_attn_at {
+	static void at(struct queue *q, void *o, void *keys, void *values,
+		       const void *qkv, const void *sink, const int32_t *pos,
+		       void *scratch, const struct kern_attn_dims *dims,
+		       int64_t room);
 };
 
 template <typename T> struct cuda_act {
@@ -397,6 +429,12 @@ template <typename T> struct cuda_route {
 			    const struct kern_moe_dims *d);
 };
 
+/*
+ * Sinkhorn's log w of each rank's micro-batch, (ranks, E) in the queue's
+ * workspace, from logits (N, E).
+ */
+const double *cuda_sinkhorn(struct queue *q, const float *logits,
+			    const struct kern_moe_dims *d);
 void cuda_route_loss(struct queue *q, double *stat, const void *logits,
 		     const int32_t *map, const double *tally,
 		     const struct kern_moe_dims *d);
@@ -430,6 +468,16 @@ template <typename T> struct cuda_expert_act {
 	static void bwd(struct queue *q, void *dx, void *dprob, const void *dy,
 			const void *x, const void *prob, const int32_t *row,
 			int64_t N, int64_t F, enum kern_act act, bool gated);
+};
+
+template <typename T> struct cuda_expert_bias {
+	static void fwd(struct queue *q, void *y, const void *bias,
+			const void *prob, const int32_t *map, int64_t C,
+			const struct kern_moe_dims *d);
+	static void bwd(struct queue *q, void *dbias, void *dprob,
+			const void *dy, const void *bias, const void *prob,
+			const int32_t *map, int64_t C,
+			const struct kern_moe_dims *d);
 };
 
 template <typename T> struct cuda_ce {

@@ -3,7 +3,7 @@
 #include "kernels/kern_cuda.h"
 
 struct latent_arg {
-	int64_t T;
+	struct places at;
 	int H, D, Dv, P, R;
 };
 
@@ -31,11 +31,13 @@ static __global__ void fwd_kernel(T *qkv, const T *query, const T *kv,
 				  const T *pos, const float *table,
 				  struct latent_arg a)
 {
-	int64_t n = blockIdx.x;
+	int64_t n = blockIdx.x, p = a.at.of(n);
 	int plain = a.D - a.P, head = 2 * a.D + a.Dv;
-	const float *cs = table + n % a.T * 2 * a.R;
+	const float *cs = table + p * 2 * a.R;
 	T *out = qkv + n * a.H * head;
 
+	if (p >= a.at.room)
+		return;
 	query += n * a.H * a.D;
 	kv += n * a.H * (plain + a.Dv);
 	pos += n * a.P;
@@ -78,7 +80,7 @@ static __global__ void bwd_kernel(T *dquery, T *dkv, T *dpos, const T *dqkv,
 	extern __shared__ float sum[];
 	int64_t n = blockIdx.x;
 	int plain = a.D - a.P, head = 2 * a.D + a.Dv, wide = plain + a.Dv;
-	const float *cs = table + n % a.T * 2 * a.R;
+	const float *cs = table + a.at.of(n) * 2 * a.R;
 	const T *in = dqkv + n * a.H * head;
 
 	dquery += n * a.H * a.D;
@@ -106,12 +108,23 @@ static __global__ void bwd_kernel(T *dquery, T *dkv, T *dpos, const T *dqkv,
 }
 
 static struct latent_arg latent_arg(const struct kern_attn_dims *d, int64_t P,
-				    int64_t R)
+				    int64_t R, const int32_t *pos, int64_t room)
 {
-	struct latent_arg a = {d->T,	   (int)d->H, (int)d->D,
-			       (int)d->Dv, (int)P,    (int)R};
+	struct latent_arg a = {{pos, d->T, room}, (int)d->H, (int)d->D,
+			       (int)d->Dv,	  (int)P,    (int)R};
 
 	return a;
+}
+
+template <typename T>
+void cuda_latent<T>::at(struct queue *q, void *qkv, const void *query,
+			const void *kv, const void *shared, const void *table,
+			const int32_t *pos, const struct kern_attn_dims *d,
+			int64_t P, int64_t R, int64_t room)
+{
+	LAUNCH(q, fwd_kernel<T>, (unsigned)(d->B * d->T), 256, 0, (T *)qkv,
+	       (const T *)query, (const T *)kv, (const T *)shared,
+	       (const float *)table, latent_arg(d, P, R, pos, room));
 }
 
 template <typename T>
@@ -119,9 +132,7 @@ void cuda_latent<T>::fwd(struct queue *q, void *qkv, const void *query,
 			 const void *kv, const void *pos, const void *table,
 			 const struct kern_attn_dims *d, int64_t P, int64_t R)
 {
-	LAUNCH(q, fwd_kernel<T>, (unsigned)(d->B * d->T), 256, 0, (T *)qkv,
-	       (const T *)query, (const T *)kv, (const T *)pos,
-	       (const float *)table, latent_arg(d, P, R));
+	at(q, qkv, query, kv, pos, table, NULL, d, P, R, d->T);
 }
 
 template <typename T>
@@ -131,7 +142,8 @@ void cuda_latent<T>::bwd(struct queue *q, void *dquery, void *dkv, void *dpos,
 {
 	LAUNCH(q, bwd_kernel<T>, (unsigned)(d->B * d->T), 256,
 	       (size_t)P * sizeof(float), (T *)dquery, (T *)dkv, (T *)dpos,
-	       (const T *)dqkv, (const float *)table, latent_arg(d, P, R));
+	       (const T *)dqkv, (const float *)table,
+	       latent_arg(d, P, R, NULL, d->T));
 }
 
 template struct cuda_latent<float>;

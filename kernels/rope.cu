@@ -3,7 +3,7 @@
 #include "kernels/kern_cuda.h"
 
 struct rope_arg {
-	int64_t T;
+	struct places at;
 	int heads, per, D, R; /* heads: of q and k, per: of a group */
 	bool interleaved;
 	float sign;
@@ -45,11 +45,13 @@ template <typename T, int W>
 static __global__ void rope_kernel(T *qkv, const float *table,
 				   struct rope_arg r)
 {
-	int64_t n = blockIdx.x;
+	int64_t n = blockIdx.x, p = r.at.of(n);
 	int packs = r.R / W, groups = r.heads / (r.per + 1);
-	const float *cs = table + n % r.T * 2 * r.R;
+	const float *cs = table + p * 2 * r.R;
 	T *row = qkv + n * groups * (r.per + 2) * r.D;
 
+	if (p >= r.at.room)
+		return;
 	for (int i = threadIdx.x; i < r.heads * packs; i += blockDim.x) {
 		int h = i / packs, j = i % packs * W;
 
@@ -59,12 +61,12 @@ static __global__ void rope_kernel(T *qkv, const float *table,
 }
 
 template <typename T>
-void cuda_rope<T>::rope(struct queue *q, void *qkv, const void *table,
-			const struct kern_attn_dims *d, int64_t R,
-			bool interleaved, int sign)
+static void turn(struct queue *q, void *qkv, const void *table,
+		 const struct places &at, const struct kern_attn_dims *d,
+		 int64_t R, bool interleaved, int sign)
 {
 	struct rope_arg r = {
-		d->T,	(int)(d->H + d->G), (int)(d->H / d->G), (int)d->D,
+		at,	(int)(d->H + d->G), (int)(d->H / d->G), (int)d->D,
 		(int)R, interleaved,	    (float)sign};
 	bool ok = aligned({qkv, table}) && d->D % WIDE<T> == 0 &&
 		  R % WIDE<T> == 0;
@@ -72,6 +74,22 @@ void cuda_rope<T>::rope(struct queue *q, void *qkv, const void *table,
 	WITH_WIDTH(T, W, ok,
 		   LAUNCH(q, (rope_kernel<T, W>), (unsigned)(d->B * d->T), 128,
 			  0, (T *)qkv, (const float *)table, r));
+}
+
+template <typename T>
+void cuda_rope<T>::rope(struct queue *q, void *qkv, const void *table,
+			const struct kern_attn_dims *d, int64_t R,
+			bool interleaved, int sign)
+{
+	turn<T>(q, qkv, table, {NULL, d->T, d->T}, d, R, interleaved, sign);
+}
+
+template <typename T>
+void cuda_rope<T>::at(struct queue *q, void *qkv, const void *table,
+		      const int32_t *pos, const struct kern_attn_dims *d,
+		      int64_t R, bool interleaved, int64_t room)
+{
+	turn<T>(q, qkv, table, {pos, d->T, room}, d, R, interleaved, 1);
 }
 
 template struct cuda_rope<float>;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* route.c on the GPU: the choice of experts. */
+/* route.c on the GPU: the choice of experts; log_w is sinkhorn's, or NULL. */
 #include "kernels/route_cuda.h"
 
 /* The same, as precise as route.c: sums that choices go by. */
@@ -124,6 +124,7 @@ static __device__ void count_free(const struct room &r, int32_t *load,
 template <typename T>
 static __global__ void choose_kernel(float *prob, struct kern_map m,
 				     const float *logits, const T *bias,
+				     const double *log_w,
 				     struct kern_moe_dims d)
 {
 	extern __shared__ double shared[];
@@ -131,7 +132,8 @@ static __global__ void choose_kernel(float *prob, struct kern_map m,
 	int lane = threadIdx.x % 32, per = blockDim.x / 32;
 	int64_t N = d.ranks * d.M, step = (int64_t)gridDim.x * per;
 	int64_t n = (int64_t)blockIdx.x * per + threadIdx.x / 32;
-	bool plain = !bias && !d.group_topk; /* the logits alone choose */
+	/* whether the logits alone choose */
+	bool plain = !bias && !d.group_topk && !log_w;
 
 	for (; n < N; n += step) {
 		int32_t *expert = m.expert + n * d.K;
@@ -151,6 +153,9 @@ static __global__ void choose_kernel(float *prob, struct kern_map m,
 			r.key[e] =
 				key_of(fine_score((double)r.x[e], t, d.score) +
 				       (double)(float)bias[e]);
+		for (int64_t e = lane; e < d.E && log_w && !bias; e += 32)
+			r.key[e] = key_of((double)r.x[e] +
+					  log_w[n / d.M * d.E + e]);
 		__syncwarp();
 		if (d.group_topk)
 			limit_groups(r, t, bias, d);
@@ -177,11 +182,13 @@ void cuda_route<T>::fwd(struct queue *q, void *prob, int32_t *map,
 {
 	struct kern_map m = kern_map(map, d);
 	int64_t N = d->ranks * d->M, per = tokens_of(d);
+	const double *log_w =
+		d->sinkhorn ? cuda_sinkhorn(q, (const float *)logits, d) : NULL;
 
 	cuda_zero(q, m.load, N / d->T * d->E * (int64_t)sizeof(*m.load));
 	LAUNCH(q, choose_kernel<T>, blocks_for(N, (int)per, 1 << 20),
 	       32 * (unsigned)per, room_for(choose_kernel<T>, d), (float *)prob,
-	       m, (const float *)logits, (const T *)bias, *d);
+	       m, (const float *)logits, (const T *)bias, log_w, *d);
 	cuda_route_rows(q, &m, (const float *)prob, d);
 }
 

@@ -70,6 +70,14 @@ static void make_routers(void)
 	d->global = 0.2;
 	limit(d, 70, 3);
 	add(5000, 1000, 1, 1, KERN_SIGMOID); /* a gate */
+	add(200, 100, 8, 1, KERN_SIGMOID)->sinkhorn = true;
+	add(3000, 1000, 64, 6, KERN_SOFTMAX)->sinkhorn = true;
+	d = add(30, 30, 700, 9, KERN_SOFTMAX);
+	d->sinkhorn = true;
+	limit(d, 70, 3);
+	d = add(40, 20, 12, 3, KERN_SOFTMAX);
+	d->sinkhorn = true;
+	part(d, 3, 1, 5, false);
 	d = add(3000, 1000, 16, 4, KERN_SOFTMAX);
 	d->aux = 0.1;
 	part(d, 2, 1, 0, false);
@@ -169,6 +177,49 @@ static void test_balance(const struct kern &k, enum type t)
 		"%s balance", k.name);
 }
 
+/* ROUTER's choices, of random tokens. */
+static std::vector<int32_t> some_map(const struct kern_moe_dims *d)
+{
+	int64_t N = d->ranks * d->M;
+	std::vector<double> logits = randoms(N * d->E, 2);
+	std::vector<double> prob((size_t)(N * d->K));
+	std::vector<int32_t> m((size_t)kern_map_size(d));
+
+	CPU.route_fwd(NULL, prob.data(), m.data(), logits.data(), NULL, d);
+	return m;
+}
+
+static void test_bias(const struct kern &k, enum type t, int i, int64_t C,
+		      bool probs)
+{
+	const struct kern_moe_dims *d = &routers[i];
+	int64_t N = d->ranks * d->M * d->K, R = kern_moe_rows(d);
+	std::vector<int32_t> m = some_map(d);
+	struct arr *map = ints_of(m.data(), (int64_t)m.size());
+	struct arr *y = inout(t, R * C), *bias = in(t, d->experts * C);
+	struct arr *prob = probs ? in(F32, N) : NULL, *dbias, *dprob;
+	auto at = [&](auto P) {
+		return P(map) == ref(map) ? m.data() : (int32_t *)P(map);
+	};
+
+	check(BOTH(k, expert_bias_fwd, P(y), P(bias), P(prob), at(P), C, d),
+	      "%s expert_bias_fwd %d C %ld probs %d", k.name, i, (long)C,
+	      probs);
+	map = ints_of(m.data(), (int64_t)m.size());
+	dbias = inout(F32, d->experts * C);
+	dprob = probs ? inout(F32, N) : NULL;
+	y = in(t, R * C);
+	bias = probs ? in(t, d->experts * C) : NULL;
+	prob = probs ? in(F32, N) : NULL;
+	dbias->tol = 1e-5;
+	if (dprob)
+		dprob->tol = 1e-5;
+	check(BOTH(k, expert_bias_bwd, P(dbias), P(dprob), P(y), P(bias),
+		   P(prob), at(P), C, d),
+	      "%s expert_bias_bwd %d C %ld probs %d", k.name, i, (long)C,
+	      probs);
+}
+
 /* N tokens with K choices each, some of which have none of R rows. */
 static std::vector<int32_t> some_rows(int64_t choices, int64_t R)
 {
@@ -260,6 +311,11 @@ static void test_moe(const struct kern &k, enum type t)
 			if (!biased || routers[i].score != KERN_SOFTMAX)
 				test_router(k, t, i, biased);
 	test_balance(k, t);
+	for (int i = 0; i < (int)routers.size(); i++)
+		for (int probs = 0; probs < 2; probs++) {
+			test_bias(k, t, i, 37, probs);
+			test_bias(k, t, i, 200, probs);
+		}
 	for (int64_t C : {37, 64, 1000, 4096})
 		test_rows(k, t, C);
 	test_experts(k, t, 1, 1);

@@ -61,7 +61,9 @@ static inline void uses_of_at(const struct op *op, const struct sizes *z,
 	case OP_ATTN_AT:
 		cache = d->B * d->G * n[0] * z->elem;
 		scratch =
-			(int64_t)kern_attn_at_scratch(d, n[0], (size_t)z->sum);
+			(int64_t)(z->device ? kern_attn_at_scratch_cuda(d, n[0])
+					    : kern_attn_at_scratch(
+						      d, n[0], (size_t)z->sum));
 		USES({OUT, row * d->H * d->Dv}, {BOTH, cache * d->D},
 		     {BOTH, cache * d->Dv}, {IN, qkv},
 		     {IN | MAYBE, d->H * z->elem}, {IN, 4 * d->B},

@@ -39,7 +39,7 @@ for f in gpt2 llama2 llama3 mistral mixed qwen2 qwen3 mixtral qwen3_moe; do
 	ckpt-merge config "$T/hf-$f" >"$T/$f.cfg"
 	jq -r '.greedy[].prompt | map(tostring) | join(" ")' $hf/$f/expected.json >"$T/$f.ids"
 	run train-worker -q "$T/$f.cfg" --generate --prompt-ids "$T/$f.ids" --max-new-tokens 64 \
-		--set "run.load=\"$T/hf-$f\"" --set shape.max_position_embeddings=96
+		--set "run.load=\"$T/hf-$f\"" --set shape.max_position_embeddings=96 --set 'spec.device="cpu"'
 	is "$f: what transformers generates" "$(ids)" "$(jq -c '.greedy[].new' $hf/$f/expected.json)"
 	is "$f: and no word" "$err" ""
 done
@@ -165,7 +165,8 @@ refused "top-p 0" 2 "top-p: 0 leaves no token" "$few --temperature 1 --top-p 0"
 refused "top-p above 1" 2 "top-p: 1.5 is not between 0 and 1" "$few --temperature 1 --top-p 1.5"
 refused "no new tokens" 2 "max-new-tokens: 0 is not between" "--prompt-ids $T/ids --max-new-tokens 0"
 refused "with --eval" 2 "exclude each other" "$few --eval valid"
-refused "on a GPU" 3 '"cuda" \(set it to "cpu"\)' "$few" 'spec.device="cuda"'
+CUDA_VISIBLE_DEVICES='' refused "on a GPU that is not there" 5 \
+	'no GPU is visible here|was built without CUDA' "$few" 'spec.device="cuda"' 'spec.params_dtype="fp32"'
 refused "no checkpoint" 4 "nothing to generate from: neither run.dir nor run.load" "$few" "run.dir=\"$T/none\""
 refused "text of a larger vocabulary" 2 "is for vocabularies of bytes; this one has 300" \
 	"--prompt-text $T/text" shape.vocab_size=300

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Training on a GPU: the ops and the golden gradients, bf16 beside fp32 on the
-# CPU, the same bits twice, checkpoints there and back.
+# CPU, the same bits twice, checkpoints there and back.  Generation: the tokens
+# that transformers and the CPU generate.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
@@ -21,7 +22,7 @@ ldd "$BIN/train-worker" | grep -q libcudart ||
 	{ skip "on a GPU" "no GPU here" && done_testing && exit; }
 
 # What is not built here says so; a bundle may hold the programs alone.
-for program in g-kern g-moe g-attn; do
+for program in g-kern g-moe g-attn g-gen; do
 	if [ -x "$TRISECT_BUILD/test/$program" ]; then
 		run "$TRISECT_BUILD/test/$program"
 		is "$program against float64" "$rc:$(grep -c '^not ok' <<<"$out")" 0:0
@@ -71,4 +72,84 @@ is "the masters become the parameters" "$(digests_of "$T/plain" param)" \
 worker "$T/half" llama 1 "$bf16" "$gpu" "${steps[@]}" run.train_iters=1 \
 	"run.load=\"$T/plain\"" run.finetune=true run.lr=0.0
 is "and back" "$?:$(digests_of "$T/half" master)" "0:$(digests_of "$T/bf16" master)"
+
+## generation
+# generate CONFIG "OPTION..." [SET]...
+generate() {
+	local options sets=() s
+
+	read -ra options <<<"$2"
+	for s in "${@:3}"; do
+		sets+=(--set "$s")
+	done
+	run timeout -k 5 100 train-worker -q "$1" --generate "${options[@]}" "${sets[@]}"
+}
+ids() { jq -c .ids <<<"$out"; }
+
+hf=test/data/hf
+for f in gpt2 llama3 mistral mixed qwen3 mixtral qwen3_moe deepseek_v2 deepseek_v3; do
+	ckpt-merge import-hf $hf/$f "$T/hf-$f" >"$T/.out"
+	ckpt-merge config "$T/hf-$f" >"$T/$f.cfg"
+	jq -r '.greedy[].prompt | map(tostring) | join(" ")' $hf/$f/expected.json >"$T/$f.ids"
+	generate "$T/$f.cfg" "--prompt-ids $T/$f.ids --max-new-tokens $(jq '.greedy[0].new | length' $hf/$f/expected.json)" \
+		"$gpu" "run.load=\"$T/hf-$f\"" shape.max_position_embeddings=96
+	is "$f: what transformers generates" "$(ids)" "$(jq -c '.greedy[].new' $hf/$f/expected.json)"
+	is "$f: and no word" "$err" ""
+done
+
+printf '%s\n' '101 32 116 104' 84 '104 101 32 119 111 114 108 100 32 111 102 32' \
+	'10 10' '116 104 101 32 115' >"$T/ids"
+few="--prompt-ids $T/ids --max-new-tokens 24"
+drawn="$few --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5"
+fp32='spec.params_dtype="fp32"'
+
+# as_on_cpu NAME MODEL [SET]... : random weights that say something
+as_on_cpu() {
+	local name=$1 cfg=$layouts/$2.cfg here want other
+	local sets=("$fp32" shape.seq_length=40 run.global_batch_size=12 "run.dir=\"$T/gen-$1\"" "${@:3}")
+
+	worker "$T/gen-$name" "$2" 1 "${sets[@]}" "$cpu" run.lr_warmup_iters=0 run.lr_warmup_init=0.0 \
+		run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15
+	generate "$cfg" "$few" "${sets[@]}" "$cpu"
+	want=$(ids)
+	generate "$cfg" "$drawn" "${sets[@]}" "$cpu"
+	other=$(ids)
+	ok "$name: the CPU's tokens are various" test "$(jq -s 'map(.[]) | unique | length' <<<"$other")" -gt 4
+	here=("${sets[@]}" "$gpu")
+	generate "$cfg" "$few" "${here[@]}"
+	is "$name: the CPU's tokens" "$rc $(ids)" "0 $want"
+	generate "$cfg" "$drawn" "${here[@]}"
+	is "$name: drawn" "$rc $(ids)" "0 $other"
+	generate "$cfg" "$drawn" "${here[@]}" run.micro_batch_size=3
+	is "$name: some at a time" "$rc $(ids)" "0 $other"
+	generate "$cfg" "$few" "${here[@]}" run.micro_batch_size=4
+	is "$name: as the likeliest ones" "$rc $(ids)" "0 $want"
+	[ "$2" = mtp ] || return 0
+	generate "$cfg" "$few --speculative" "${here[@]}"
+	is "$name: drafted" "$rc $(ids)" "0 $want"
+	ok "$name: some drafts are accepted" test "$(jq -s 'map(.accepted) | add' <<<"$out")" -gt 10
+	generate "$cfg" "$drawn --speculative" "${here[@]}" run.micro_batch_size=2
+	is "$name: drafted and drawn" "$rc $(ids)" "0 $other"
+}
+as_on_cpu llama llama
+as_on_cpu gpt2 gpt2
+as_on_cpu windows llama 'shape.window_size=[5,0]' shape.window_attn_skip_freq=3 'shape.softmax_type="learnable"'
+as_on_cpu off-by-one llama 'shape.softmax_type="off-by-one"'
+as_on_cpu own own
+as_on_cpu mtp mtp
+as_on_cpu mla mla
+as_on_cpu mla-moe mla-moe
+as_on_cpu moe moe
+as_on_cpu biases moe shape.add_bias_linear=true
+as_on_cpu sinkhorn moe 'run.moe_router_load_balancing_type="sinkhorn"' run.moe_aux_loss_coeff=0.0 \
+	shape.moe_router_enable_expert_bias=false
+
+half=(shape.seq_length=40 run.global_batch_size=12 "$bf16" "$gpu" "run.dir=\"$T/gen-bf16\"")
+worker "$T/gen-bf16" llama 1 "${half[@]}" run.lr_warmup_iters=0 run.lr_warmup_init=0.0 \
+	run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15
+generate $layouts/llama.cfg "$drawn" "${half[@]}"
+is "bf16: goes on" "$rc $(jq -c '[.prompt, (.ids | length)]' <<<"$out" | tr -d '\n')" "0 [1,24][2,24][3,24][4,24][5,24]"
+twice=$(ids)
+generate $layouts/llama.cfg "$drawn" "${half[@]}"
+is "bf16: twice the same" "$(ids)" "$twice"
 done_testing

@@ -206,7 +206,7 @@ static const struct check table[] = {
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
-{"served-experts", WARNING, "train-worker's experts are without biases of products, widths between projections, padding and quantile_balancing so far, and cut over tp; sinkhorn on CPUs only"},
+{"served-experts", WARNING, "train-worker's experts are without widths between projections, padding and quantile_balancing so far, and cut over tp"},
 {"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, no linear attention"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},

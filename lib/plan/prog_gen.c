@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "kernels/attn_plan.h"
 #include "lib/plan/place.h"
 #include "lib/plan/prog_build.h"
 #include "lib/plan/prog_gen_build.h"
@@ -36,23 +37,13 @@ static int check_size(const struct prog_input *in, const struct gen_size *size,
 		       size->slots, size->room, most);
 }
 
-/* What there are no ops for, and a way out if there is one. */
-static const char *missing(const struct config *c)
-{
-	if (c->spec.device == DEVICE_CUDA)
-		return "spec.device = \"cuda\" (set it to \"cpu\")";
-	if (c->place.context_parallel_size > 1)
-		return "a place.context_parallel_size above 1";
-	return NULL;
-}
-
 int prog_gen_check(const struct config *c, struct err *e)
 {
-	const char *what = missing(c);
-
-	return what ? err_set(e, CODE_CONFIG, "--generate does not run yet: %s",
-			      what)
-		    : 0;
+	if (c->place.context_parallel_size == 1)
+		return 0;
+	return err_set(e, CODE_CONFIG,
+		       "--generate does not run yet: a "
+		       "place.context_parallel_size above 1");
 }
 
 /* The depths of stages before this one. */
@@ -99,7 +90,7 @@ static void cache_rooms(struct build *b)
 	}
 }
 
-/* Logits of the rows of H that are picked, of every tp rank, to the host. */
+/* Logits of the rows of H that are picked, of every tp rank. */
 static void logits(struct build *b, const struct buf *h)
 {
 	struct gen_build *g = b->gen;
@@ -229,25 +220,32 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static size_t scratch_of(const struct build *b, const struct kern_attn_dims *d)
+{
+	if (b->in->config->spec.device == DEVICE_CUDA)
+		return kern_attn_at_scratch_cuda(d, b->gen->room);
+	return kern_attn_at_scratch(d, b->gen->room, b->out->sum);
+}
+
 /* Bytes of the scratch of attention to the cache, of any layer. */
 static int64_t cached_room(const struct build *b)
 {
 	int64_t most = 0;
 
 	for (int i = 0; i < b->kinds; i++)
-		most = larger(most, (int64_t)kern_attn_at_scratch(
-					    &b->kind[i].attn[0], b->gen->room,
-					    b->out->sum));
+		most = larger(most,
+			      (int64_t)scratch_of(b, &b->kind[i].attn[0]));
 	return most;
 }
 
-/* What lies where in FAMILY_HOST, and for all lists. */
+/* What lies where for all lists. */
 static void set_families(struct build *b)
 {
 	struct prog_gen *g = b->gen->out;
 	struct prog *p = b->out;
 	const struct config *c = b->in->config;
 	int64_t slots = b->B, rows = slots * g->rows, scratch;
+	struct buf mine;
 	int64_t V = place_padded_vocab(&c->place, c->shape.vocab_size);
 
 	host_room(p, sizeof(struct kern_scalars));
@@ -257,10 +255,8 @@ static void set_families(struct build *b)
 			      FAMILY_HOST};
 	p->ids = g->ids; /* where embeddings look for them */
 	g->vocab_rows = V / b->tp;
-	g->logits = NO_REF;
-	if (g->scores)
-		g->logits = (struct ref){
-			host_room(p, rows * V * (int64_t)p->elem), FAMILY_HOST};
+	mine = g->scores ? buf_new(b, FAMILY_ACT, rows * V) : NO_BUF;
+	g->logits = buf_ref(&mine);
 	rope_room(b, b->gen->room);
 	gain_room(b);
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT, cached_room(b));

@@ -45,7 +45,8 @@ struct prog_gen {
 			    slot * T + t, logits are wanted of */
 	struct ref ids;	 /* int32 (1 + depths, slots, T): list[k]'s ids, which
 			    are those K places further on */
-	/* and to be read behind it: elements (tp, slots, rows, vocab_rows) */
+	/* In FAMILY_ACT, to be read behind it (exec_see): elements (tp, slots,
+	 * rows, vocab_rows). */
 	struct ref logits;
 };
 

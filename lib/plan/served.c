@@ -291,10 +291,6 @@ static void unserved_balance(const struct config *c, struct report *r)
 			UNSERVED("served-experts", run,
 				 moe_router_load_balancing_type,
 				 "%s is not run yet", type);
-		if (!strcmp(type, "sinkhorn") && c->spec.device == DEVICE_CUDA)
-			UNSERVED("served-experts", run,
-				 moe_router_load_balancing_type,
-				 "%s is run on CPUs only so far", type);
 	}
 }
 
@@ -308,9 +304,6 @@ static void unserved_experts(const struct config *c, struct report *r)
 	if (c->shape.num_moe_experts > KERN_EXPERTS)
 		UNSERVED("served-experts", shape, num_moe_experts,
 			 "at most %d experts are run so far", KERN_EXPERTS);
-	if (c->shape.add_bias_linear && c->spec.device == DEVICE_CUDA)
-		UNSERVED("served-experts", shape, add_bias_linear,
-			 "experts with a bias are run on CPUs only so far");
 	if (c->shape.add_bias_linear && c->shape.moe_shared_expert_gate)
 		UNSERVED("served-experts", shape, moe_shared_expert_gate,
 			 "a shared expert with a bias is run without a gate "

@@ -176,6 +176,14 @@ int exec_results(struct exec *x, struct kern_scalars *out, double *seconds,
 	return x->machine->results(x, out, seconds ? seconds : &unused, e);
 }
 
+const void *exec_see(struct exec *x, struct ref r, size_t bytes, void *room,
+		     struct err *e)
+{
+	if (!x->queue)
+		return at(x, r);
+	return x->machine->copy(x, room, at(x, r), bytes, e) ? NULL : room;
+}
+
 void *exec_map(struct exec *x, int family, bool read, struct err *e)
 {
 	static char nothing[1]; /* of a stage without parameters */

@@ -77,6 +77,13 @@ struct exec_objective {
 struct exec_objective exec_objective(const struct exec *x, int mb, int depth);
 
 /*
+ * BYTES at R as the last run has left them, once its results are here: their
+ * place on the CPU, a copy in ROOM of a GPU's.  NULL is a failure.
+ */
+const void *exec_see(struct exec *x, struct ref r, size_t bytes, void *room,
+		     struct err *e);
+
+/*
  * FAMILY for the host to read and write, between runs: the memory itself on
  * the CPU, a copy of a GPU's.  Without READ what is there is of no use, with
  * WRITE it goes back.  NULL is a failure; an empty family has an address, too.

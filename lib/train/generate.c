@@ -38,7 +38,9 @@ struct gen {
 	int32_t *all;	    /* [world] of them */
 	int64_t all_tokens; /* in each */
 	bool stop;
-	double *logits;
+	void *room;	    /* for logits of a device */
+	const void *scores; /* the last run's logits */
+	double *logits;	    /* of one row */
 	void *work;
 	struct arena *a;
 };
@@ -186,13 +188,12 @@ static double element(int dtype, const void *base, int64_t at)
 /* Row ROW of so many logits, of which each tp rank has made its columns. */
 static const double *logits_row(const struct gen *g, int64_t rows, int64_t row)
 {
-	const void *base = g->t->exec.host + g->g->logits.at;
 	int64_t V = g->t->plan.config->shape.vocab_size, Vr = g->g->vocab_rows;
 
 	for (int64_t v = 0; v < V; v++) {
 		int64_t at = (v / Vr * rows + row) * Vr + v % Vr;
 
-		g->logits[v] = element(g->t->exec.dtype, base, at);
+		g->logits[v] = element(g->t->exec.dtype, g->scores, at);
 	}
 	return g->logits;
 }
@@ -218,11 +219,23 @@ static int next_token(struct gen *g, int64_t i, int k, int64_t slot, int64_t j,
 	return 0;
 }
 
+/* Bytes of ROWS of logits of each slot, from all tp ranks. */
+static size_t logits_bytes(const struct gen *g, int64_t rows)
+{
+	int64_t V = g->g->vocab_rows * g->t->plan.grid.tp;
+
+	return (size_t)(g->slots * rows * V) * g->t->plan.prog.elem;
+}
+
 /* Tokens for this dp rank's texts, where this rank has their logits. */
 static int next_tokens(struct gen *g, int k, struct err *e)
 {
 	if (!g->g->scores || g->t->plan.slice.at.tp)
 		return 0;
+	g->scores = exec_see(&g->t->exec, g->g->logits,
+			     logits_bytes(g, k ? 1 : g->g->rows), g->room, e);
+	if (!g->scores)
+		return -1;
 	for (int64_t s = 0; s < g->slots; s++) {
 		const struct text *x = text_of(g, mine(g, s));
 
@@ -408,6 +421,8 @@ static void set_up(struct gen *g)
 		arena_alloc(g->a, (size_t)(n * p->grid.world), sizeof(*g->all));
 	g->logits = arena_alloc(g->a, (size_t)V, sizeof(*g->logits));
 	g->work = arena_alloc(g->a, sample_work(V), 1);
+	if (g->g->scores && g->t->exec.queue)
+		g->room = arena_alloc(g->a, logits_bytes(g, g->g->rows), 1);
 }
 
 int gen_run(struct trainer *t, const struct prog_gen *pg,
