@@ -358,8 +358,9 @@ static void test_mix(const struct kern &k, enum type t, int64_t C, bool docs)
 		y = inout(t, T * C);
 		check(
 			[&] {
-				CPU.mix_fwd(NULL, ref(y), ref(x) + at * C, host,
-					    T, 8 * C, T, s, 4, &drop_ref);
+				CPU.mix_fwd(NULL, ref(y),
+					    (double *)ref(x) + at * C, host, T,
+					    8 * C, T, s, 4, &drop_ref);
 			},
 			[&] {
 				k.mix_fwd(queue, dev(y),
@@ -370,8 +371,9 @@ static void test_mix(const struct kern &k, enum type t, int64_t C, bool docs)
 		y = out(t, T * C);
 		check(
 			[&] {
-				CPU.mix_bwd(NULL, ref(y), ref(x) + at * C, host,
-					    T, 8 * C, T, s, 4, &drop_ref);
+				CPU.mix_bwd(NULL, ref(y),
+					    (double *)ref(x) + at * C, host, T,
+					    8 * C, T, s, 4, &drop_ref);
 			},
 			[&] {
 				k.mix_bwd(queue, dev(y),

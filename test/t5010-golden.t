@@ -18,7 +18,7 @@ while read -r -u 3 name variants world sets; do
 		run timeout -k 5 120 mpirun --oversubscribe -n "$world" "$helper" \
 			"$variant" "${words[@]}"
 		is "$variant, $name: the same gradients" "$rc" 0
-		sed 's/^/# /' <<<"$out$err"
+		printf '# %s\n' "${out//$'\n'/$'\n# '}"
 	done
 done 3<<EOT
 tp2 hsm-llama,hsm-two,hsm-docs,mtp-llama-tied,moe-jitter-mtp,moe-add-bias,moe-add-bias-mtp 2 $tp=2

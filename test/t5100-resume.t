@@ -67,7 +67,7 @@ pair() { # pair MODEL FROM TO
 	same_end "$name, resharded" "$T/whole-$1" "$T/c"
 }
 
-for model in llama gpt2 mtp moe mla-moe own; do
+for model in llama gpt2 mtp moe moe-bias mla-moe own; do
 	go "$T/whole-$model" $model one run.save_interval=6
 done
 
@@ -84,6 +84,7 @@ pair gpt2 pp2vp2 tp2
 pair llama pp4empty dp2zero
 pair mtp alone tp2
 pair moe ep2dp4zero ep2tp2
+pair moe-bias tp4 ep2tp2
 pair mla-moe ep2tp2 pp2dp2zero
 pair own tp4 pp2dp2zero
 if [ -n "${TRISECT_LONG:-}" ]; then
