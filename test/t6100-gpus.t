@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Two GPUs against one: NCCL's collectives and messages, then every layout in
-# fp32 with dropout, and bf16 twice.  Starts the ranks with srun where there is
-# a Slurm to ask, else with mpirun.
+# fp32 with dropout, bf16 twice, and generation.  Starts the ranks with srun
+# where there is a Slurm to ask, else with mpirun.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
@@ -80,4 +80,31 @@ on again 2 "$bf16" "${common[@]}" $zero
 ok "bf16: near fp32" same_losses "$T/one" "$T/half" 2e-2 5
 ok "bf16: twice the same bits" equal_losses "$T/half" "$T/again" 5
 ok "and the same weights, masters and moments" ckpt-merge diff "$T/half" "$T/again"
+
+printf '%s\n' '101 32 116 104' 84 '104 101 32 119 111 114 108 100 32 111 102 32' '10 10' >"$T/ids"
+long=("$fp32" shape.seq_length=40 "run.dir=\"$T/said\"")
+says() { # says GPUS "OPTION..." [SET]... : what $model generates
+	local start=("${launch[@]}") options sets=() s
+
+	read -ra options <<<"$2"
+	[ "$1" -eq 2 ] || start=()
+	for s in 'spec.device="cuda"' "${long[@]}" "${@:3}"; do
+		sets+=(--set "$s")
+	done
+	run timeout -k 5 120 "${start[@]}" train-worker -q "$layouts/$model.cfg" --generate --prompt-ids "$T/ids" \
+		--max-new-tokens 24 --temperature 0.9 --seed 5 "${options[@]}" "${sets[@]}"
+	[ $rc -eq 0 ] && jq -c .ids <<<"$out"
+}
+for model in llama mtp moe; do
+	rm -rf "$T/said"
+	on said 1 "${long[@]}" run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15
+	said=$(says 1 "")
+	ok "$model: it says something" test "$(jq -s 'map(.[]) | unique | length' <<<"$said")" -gt 4
+	is "$model: tp2 says the same" "$(says 2 "" $tp)" "$said"
+	is "$model: pp2" "$(says 2 "" $pp)" "$said"
+	is "$model: pp2vp2" "$(says 2 "" $pp $vp)" "$said"
+	is "$model: dp2" "$(says 2 "" run.micro_batch_size=2)" "$said"
+	[ $model != mtp ] || is "$model: drafted, pp2" "$(says 2 --speculative $pp)" "$said"
+	[ $model != moe ] || is "$model: ep2" "$(says 2 "" place.expert_model_parallel_size=2)" "$said"
+done
 done_testing
