@@ -68,7 +68,7 @@ like "on standard error" "$err" "use_mup: warning: .*\[served-mup\]"
 like "the stages are known" "$out" "embedding, mtp 1"
 like "the rest is not" "$out" "no program: train-worker does not serve"
 like "but its weights, and estimates" "$out" \
-	" 0   0   0   0   0   0   0   0 +37,248 +146K +146K +291K( +~[0-9.]+K){2,4}"
+	" 0   0   0   0   0   0   0   0 +37,248 +146K +146K +291K( +~[0-9.]+[KM]){2,4}"
 like "and estimated times" "$out" "estimated on h200, 4 a node: [0-9.e-]+ s a step, "
 run stage-build --world 1 --gpu h200 --set 'spec.device="cuda"' $d/llama.cfg
 like "they are there for GPUs too" "$out" "estimated on h200, 1 a node: "

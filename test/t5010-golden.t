@@ -29,6 +29,7 @@ pp2 hsm-two,hsm-repeated,hsm-detached,moe-add-bias-mtp 2 $pp=2
 alone hsm-llama,hsm-docs 3 $pp=3 $layout="Ett|mmm|L"
 alone-tied hsm-repeated 3 $pp=3 $layout="Ett|mmm|L"
 alone-sp hsm-llama,hsm-docs 6 $pp=3 $tp=2 $sp $layout="Ett|mmm|L"
+small-last mtp-llama-tied 6 $pp=3 $tp=2 $layout="Ett|mm|L"
 vp hsm-two 2 $pp=2 $layout="E|t|t|mmL"
 ep2 moe-jitter,moe-add-bias 2 $ep=2
 ep2-tp2 moe-jitter-mtp,moe-add-bias-mtp 4 $ep=2 $tp=2 $sp

@@ -136,7 +136,6 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 {
 	struct estimate_rank *r = &b->out->rank[pp];
 	double params[CLASSES] = {0}, arrays = 0, own, packed = 0, scratch;
-	const struct work_dims *d = &b->s.dims;
 
 	for (int i = pp; i < b->stages.count; i += b->stages.pp) {
 		const struct stage_cost *x = &b->cost[i];
@@ -156,10 +155,7 @@ static int fill_rank(struct making *b, int pp, double *finish, struct err *e)
 		       r->bytes);
 	r->bytes[FAMILY_ACT] =
 		(int64_t)estimate_peak(&b->s, &b->pipe, b->cost, pp);
-	scratch = (double)prog_comm_scratch(
-		b->c, b->grid.world,
-		(int64_t)fmax(params[CLASS_DENSE] + params[CLASS_EXPERT],
-			      d->N * d->C));
+	scratch = (double)prog_comm_scratch(b->c, b->grid.world);
 	r->bytes[FAMILY_COMM] =
 		(int64_t)(fmax(estimate_buffers(&b->s), packed) + scratch);
 	r->bytes[FAMILY_HOST] = estimate_host(&b->s, b->pipe.m);

@@ -297,14 +297,11 @@ static void build_eval(struct build *b)
 	step_metrics(b);
 }
 
-int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements)
+int64_t prog_comm_scratch(const struct config *c, int world)
 {
-	int64_t bytes = elements * (int64_t)spec_param_bytes(&c->spec);
-
 	if (world == 1 || c->spec.device == DEVICE_CUDA)
 		return 0;
-	bytes = bytes < SCRATCH_BYTES ? bytes : SCRATCH_BYTES;
-	return bytes < 64 * world ? 64 * world : bytes;
+	return SCRATCH_BYTES < 64 * world ? 64 * world : SCRATCH_BYTES;
 }
 
 int64_t host_room(struct prog *p, int64_t bytes)
@@ -366,8 +363,7 @@ static void set_families(struct build *b)
 {
 	struct prog *p = b->out;
 	const struct config *c = b->in->config;
-	const struct slice *slice = b->in->slice;
-	int64_t m = p->train.microbatches, rows = b->N * b->C, scratch, all;
+	int64_t m = p->train.microbatches, scratch, all;
 
 	host_room(p, sizeof(struct kern_scalars));
 	p->depths = (int)c->shape.mtp_num_layers;
@@ -392,9 +388,7 @@ static void set_families(struct build *b)
 	rope_room(b, b->T);
 	gain_room(b);
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT, attn_room(b));
-	scratch = prog_comm_scratch(b->in->config, b->in->grid->world,
-				    rows > slice->elements ? rows
-							   : slice->elements);
+	scratch = prog_comm_scratch(b->in->config, b->in->grid->world);
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 

@@ -238,10 +238,10 @@ int64_t prog_attn_scratch(const struct config *c,
 			  const struct kern_attn_dims *d);
 
 /*
- * Bytes of the CPUs' scratch for reductions of at most ELEMENTS at a time, in
- * a world of so many.
+ * Bytes of the CPUs' scratch for reductions in a world of so many: the same on
+ * every rank, for a group's ranks cut what they reduce by it.
  */
-int64_t prog_comm_scratch(const struct config *c, int world, int64_t elements);
+int64_t prog_comm_scratch(const struct config *c, int world);
 
 /*
  * Bytes of memory that a compute op reads and writes if it touches each of its

@@ -260,7 +260,7 @@ static void set_families(struct build *b)
 	rope_room(b, b->gen->room);
 	gain_room(b);
 	b->attn_scratch = buf_bytes(b, FAMILY_ACT, cached_room(b));
-	scratch = prog_comm_scratch(c, b->in->grid->world, b->N * b->C);
+	scratch = prog_comm_scratch(c, b->in->grid->world);
 	b->comm_scratch = scratch ? buf_bytes(b, FAMILY_COMM, scratch) : NO_BUF;
 }
 
