@@ -41,3 +41,4 @@ void cuda_drop<T>::drop(struct queue *q, void *y, const void *x, int64_t N,
 
 template struct cuda_drop<float>;
 template struct cuda_drop<bf16>;
+template struct cuda_drop<fp16>;

@@ -76,3 +76,4 @@ void cuda_rope<T>::rope(struct queue *q, void *qkv, const void *table,
 
 template struct cuda_rope<float>;
 template struct cuda_rope<bf16>;
+template struct cuda_rope<fp16>;
