@@ -313,7 +313,7 @@ static const struct check_text table[] = {
 	"Everything that is planned is in the device's memory."},
 {"served-optimizer", "run.optimizer run.decoupled_lr", "optimizer = \"sgd\";", "no optimizer",
 	"Only AdamW has a kernel so far."},
-{"served-precision", "spec.params_dtype spec.device spec.fp8 spec.fp4", "params_dtype = \"fp64\"; device = \"cuda\";", "params_dtype = \"fp32\";",
+{"served-precision", "spec.params_dtype spec.device spec.fp8 spec.fp4", "params_dtype = \"fp64\"; device = \"cuda\";", "params_dtype = \"fp16\";",
 	"There are kernels for fp32, fp64, bf16 and fp16 on CPUs (the last two emulated), and for fp32, bf16 and fp16 (with fp32 sums) on GPUs."},
 {"served-recompute", "place.recompute_granularity", "recompute_granularity = \"selective\";", "no recompute_granularity",
 	"train-worker keeps what the backward needs; with less memory a smaller micro_batch_size or more tp or pp helps."},
