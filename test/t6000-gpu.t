@@ -63,6 +63,16 @@ ok "fp16: twice the same bits" equal_losses "$T/fp16" "$T/fp16-again" 20
 worker "$T/fp16" llama 1 "$fp16" "$gpu" "${steps[@]}" run.loss_scale=1024.0 run.train_iters=22
 is "fp16 resumes" "$?:$(losses "$T/fp16" | tail -1 | cut -f1)" 0:22
 
+evals() { jq -r 'select(.eval_loss) | [.step, .eval_loss] | @tsv' "$1/metrics.jsonl"; }
+for device in cpu cuda; do
+	worker "$T/eval-$device" gpt2 1 "$fp16" "spec.device=\"$device\"" "${steps[@]}" run.loss_scale=1024.0 \
+		run.train_iters=4 run.eval_interval=2 run.eval_iters=2
+done
+ok "fp16, gpt2: the CPU's losses" same_losses "$T/eval-cpu" "$T/eval-cuda" 1e-3 4
+# shellcheck disable=SC2016
+ok "and those of its evaluations" awk 'NF == 4 { d = $2 - $4; n += d < 1e-3 && d > -1e-3 }
+	END { exit n != 2 }' <(paste <(evals "$T/eval-cpu") <(evals "$T/eval-cuda"))
+
 trace() { jq -c '[.step, .loss_scale, .skipped]' "$1/metrics.jsonl"; }
 for model in llama moe; do
 	for device in cpu cuda; do
