@@ -41,10 +41,10 @@ static __device__ __forceinline__ int64_t attn_elem(const struct attn_arg &a,
 }
 
 /*
- * Attention, T bf16 or fp16, on tensor cores: wgmma on sm_90a with D <= 128, mma on
- * sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to 16
- * bytes, and nothing beside: no window, sinks or documents, Dv = D.  True if
- * it did the work.
+ * Attention, T bf16 or fp16, on tensor cores: wgmma on sm_90a with D <= 128,
+ * mma on sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to
+ * 16 bytes, and nothing beside: no window, sinks or documents, Dv = D.  True
+ * if it did the work.  What fp16 cannot hold, dS among it, becomes infinite.
  */
 template <typename T>
 bool attn_wgmma_fwd(struct queue *q, T *o, float *lse, const T *qkv,
