@@ -330,4 +330,6 @@ void cuda_expert_act<T>::bwd(struct queue *q, void *dx, void *dprob,
 template struct cuda_act<float>;
 template struct cuda_expert_act<float>;
 template struct cuda_act<bf16>;
+template struct cuda_act<fp16>;
 template struct cuda_expert_act<bf16>;
+template struct cuda_expert_act<fp16>;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attn.c on the GPU, in float, for any D and Dv up to 256; attn_wgmma.cu and
- * attn_mma.cu are the fast ways for what is plain in bf16.  A warp has four rows; the 32
+ * attn_mma.cu are the fast ways for what is plain in 16 bits.  A warp has four rows; the 32
  * columns of a tile are its lanes for the products over D, and the D columns
  * of a row are its lanes for the products over the tile.  Nothing is added by
  * two blocks, so the backward computes the scores twice: by queries for dq,
@@ -398,6 +398,8 @@ static int shared_for(F *kernel, int keys, int values, const struct attn_arg &a)
 		}                            \
 	} while (0)
 
+template <typename T> constexpr bool IS_FP16 = std::is_same_v<T, fp16>;
+
 template <typename T> static bool by_cudnn(const struct kern_attn_dims *d)
 {
 	return kern_attn_backend(d, kern_cudnn_there(), sizeof(T)) ==
@@ -413,7 +415,7 @@ void cuda_attn<T>::fwd(struct queue *q, void *o, void *lse, const void *qkv,
 	dim3 grid(a.B * a.H, (unsigned)ceil_div(a.T, TILE));
 
 	if (by_cudnn<T>(dims)) {
-		kern_cudnn_fwd(q, o, lse, qkv, scratch, dims);
+		kern_cudnn_fwd(q, o, lse, qkv, scratch, dims, IS_FP16<T>);
 		return;
 	}
 	if constexpr (sizeof(T) == 2)
@@ -440,7 +442,8 @@ void cuda_attn<T>::bwd(struct queue *q, void *dqkv, void *dsink,
 	float *delta = (float *)scratch;
 
 	if (by_cudnn<T>(dims)) {
-		kern_cudnn_bwd(q, dqkv, dout, o, lse, qkv, scratch, dims);
+		kern_cudnn_bwd(q, dqkv, dout, o, lse, qkv, scratch, dims,
+			       IS_FP16<T>);
 		return;
 	}
 	WITH_WIDTH(T, W, a.Dv % WIDE<T> == 0 && aligned({dout, o}),
@@ -480,3 +483,4 @@ size_t cuda_attn<T>::scratch(const struct kern_attn_dims *d)
 
 template struct cuda_attn<float>;
 template struct cuda_attn<bf16>;
+template struct cuda_attn<fp16>;

@@ -355,3 +355,4 @@ void cuda_attn_at<T>::at(struct queue *q, void *o, void *keys, void *values,
 
 template struct cuda_attn_at<float>;
 template struct cuda_attn_at<bf16>;
+template struct cuda_attn_at<fp16>;

@@ -41,21 +41,23 @@ static __device__ __forceinline__ int64_t attn_elem(const struct attn_arg &a,
 }
 
 /*
- * Attention in bf16 on tensor cores: wgmma on sm_90a with D <= 128, mma on
- * sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to 16
- * bytes, and nothing beside: no window, sinks or documents, Dv = D.  True if
- * it did the work.
+ * Attention, T bf16 or fp16, on tensor cores: wgmma on sm_90a with D <= 128,
+ * mma on sm_80 and later with D <= 256; D a multiple of 8, arrays aligned to
+ * 16 bytes, and nothing beside: no window, sinks or documents, Dv = D.  True
+ * if it did the work.  What fp16 cannot hold, dS among it, becomes infinite.
  */
-bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <typename T>
+bool attn_wgmma_fwd(struct queue *q, T *o, float *lse, const T *qkv,
 		    const struct attn_arg *a);
-bool attn_mma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <typename T>
+bool attn_mma_fwd(struct queue *q, T *o, float *lse, const T *qkv,
 		  const struct attn_arg *a);
 /* DELTA (B, H, T) = the sums of dout o over a head. */
-bool attn_wgmma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
-		    const float *lse, const float *delta, const bf16 *qkv,
-		    const struct attn_arg *a);
-bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
-		  const float *lse, const float *delta, const bf16 *qkv,
-		  const struct attn_arg *a);
+template <typename T>
+bool attn_wgmma_bwd(struct queue *q, T *dqkv, const T *dout, const float *lse,
+		    const float *delta, const T *qkv, const struct attn_arg *a);
+template <typename T>
+bool attn_mma_bwd(struct queue *q, T *dqkv, const T *dout, const float *lse,
+		  const float *delta, const T *qkv, const struct attn_arg *a);
 
 #endif

@@ -126,10 +126,10 @@ static int plan_build(struct cudnn_queue *c, struct cudnn_plan *p, int64_t room,
 
 /* The plan for BATCH entries; the oldest makes room for a new one. */
 static struct cudnn_plan *plan_for(struct queue *q,
-				   const struct kern_attn_dims *d, bool bwd,
-				   int64_t batch, struct err *e)
+				   const struct kern_attn_dims *d, bool fp16,
+				   bool bwd, int64_t batch, struct err *e)
 {
-	struct attn_graph g = attn_graph(d, bwd, batch);
+	struct attn_graph g = attn_graph(d, fp16, bwd, batch);
 	struct cudnn_queue *c = queue_state(q, e);
 	struct cudnn_plan *p;
 
@@ -154,24 +154,25 @@ static struct cudnn_plan *plan_for(struct queue *q,
 }
 
 int kern_cudnn_prepare(struct queue *q, const struct kern_attn_dims *d,
-		       struct err *e)
+		       bool fp16, struct err *e)
 {
 	struct kern_cudnn_view v = kern_cudnn_view(d);
 
-	if (kern_attn_backend(d, kern_cudnn_there(), sizeof(bf16)) !=
+	if (kern_attn_backend(d, kern_cudnn_there(), sizeof(uint16_t)) !=
 	    KERN_ATTN_CUDNN)
 		return 0;
-	if (!plan_for(q, d, false, v.batch, e) ||
-	    !plan_for(q, d, true, v.chunk, e))
+	if (!plan_for(q, d, fp16, false, v.batch, e) ||
+	    !plan_for(q, d, fp16, true, v.chunk, e))
 		return -1;
-	if (v.batch % v.chunk && !plan_for(q, d, true, v.batch % v.chunk, e))
+	if (v.batch % v.chunk &&
+	    !plan_for(q, d, fp16, true, v.batch % v.chunk, e))
 		return -1;
 	return 0;
 }
 
 /* Where the arrays of a launch begin. */
 struct place {
-	bf16 *qkv, *o, *dout, *dqkv;
+	uint16_t *qkv, *o, *dout, *dqkv;
 	float *lse, *sums;
 	char *work;
 };
@@ -260,7 +261,7 @@ static cudnnStatus_t launch(struct queue *q, const struct cudnn_plan *plan,
 	return bad;
 }
 
-static void run(struct queue *q, const struct kern_attn_dims *d,
+static void run(struct queue *q, const struct kern_attn_dims *d, bool fp16,
 		const struct place *p)
 {
 	static const char *const op = "attention by cuDNN";
@@ -273,7 +274,7 @@ static void run(struct queue *q, const struct kern_attn_dims *d,
 			int64_t n = v.batch - j < most ? v.batch - j : most;
 			struct place at = moved(*p, d, i, !v.samples);
 			struct cudnn_plan *plan =
-				plan_for(q, d, p->dqkv != NULL, n, &e);
+				plan_for(q, d, fp16, p->dqkv != NULL, n, &e);
 			cudnnStatus_t bad;
 
 			if (!plan) {
@@ -290,31 +291,31 @@ static void run(struct queue *q, const struct kern_attn_dims *d,
 }
 
 void kern_cudnn_fwd(struct queue *q, void *o, void *lse, const void *qkv,
-		    void *scratch, const struct kern_attn_dims *d)
+		    void *scratch, const struct kern_attn_dims *d, bool fp16)
 {
 	struct place p = {};
 
-	p.qkv = (bf16 *)qkv;
-	p.o = (bf16 *)o;
+	p.qkv = (uint16_t *)qkv;
+	p.o = (uint16_t *)o;
 	p.lse = (float *)lse;
 	p.work = (char *)scratch;
-	run(q, d, &p);
+	run(q, d, fp16, &p);
 }
 
 void kern_cudnn_bwd(struct queue *q, void *dqkv, const void *dout,
 		    const void *o, const void *lse, const void *qkv,
-		    void *scratch, const struct kern_attn_dims *d)
+		    void *scratch, const struct kern_attn_dims *d, bool fp16)
 {
 	struct place p = {};
 
-	p.qkv = (bf16 *)qkv;
-	p.o = (bf16 *)o;
+	p.qkv = (uint16_t *)qkv;
+	p.o = (uint16_t *)o;
 	p.lse = (float *)lse;
-	p.dout = (bf16 *)dout;
-	p.dqkv = (bf16 *)dqkv;
+	p.dout = (uint16_t *)dout;
+	p.dqkv = (uint16_t *)dqkv;
 	p.sums = (float *)scratch;
 	p.work = (char *)scratch + kern_cudnn_sums(d);
-	run(q, d, &p);
+	run(q, d, fp16, &p);
 }
 #else
 bool kern_cudnn_there(void)
@@ -330,7 +331,7 @@ int kern_cudnn_load(size_t *, struct err *e)
 		       "\"local\")");
 }
 
-int kern_cudnn_prepare(struct queue *, const struct kern_attn_dims *,
+int kern_cudnn_prepare(struct queue *, const struct kern_attn_dims *, bool,
 		       struct err *)
 {
 	return 0; /* the own kernel needs no preparation */
@@ -343,14 +344,14 @@ static void absent(struct queue *q)
 }
 
 void kern_cudnn_fwd(struct queue *q, void *, void *, const void *, void *,
-		    const struct kern_attn_dims *)
+		    const struct kern_attn_dims *, bool)
 {
 	absent(q);
 }
 
 void kern_cudnn_bwd(struct queue *q, void *, const void *, const void *,
 		    const void *, const void *, void *,
-		    const struct kern_attn_dims *)
+		    const struct kern_attn_dims *, bool)
 {
 	absent(q);
 }

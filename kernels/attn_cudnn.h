@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by cuDNN: bf16, causal, the backward in the form that gives the
- * same bits each time.  The ops of kern_cuda_bf16 come here for dims whose
- * kern_attn_backend is KERN_ATTN_CUDNN.
+ * Attention by cuDNN: bf16 or fp16, causal, the backward in the form that
+ * gives the same bits each time.  The ops of kern_cuda_bf16 and kern_cuda_fp16
+ * come here for dims whose kern_attn_backend is KERN_ATTN_CUDNN.  FP16: elements
+ * are fp16, else bf16.
  */
 #ifndef KERNELS_ATTN_CUDNN_H
 #define KERNELS_ATTN_CUDNN_H
@@ -32,14 +33,14 @@ bool kern_cudnn_there(void);
  * for D or wants more workspace than kern_cudnn_workspace says.
  */
 int kern_cudnn_prepare(struct queue *q, const struct kern_attn_dims *d,
-		       struct err *e);
+		       bool fp16, struct err *e);
 
 /* kern.h's attn_fwd and attn_bwd. */
 void kern_cudnn_fwd(struct queue *q, void *o, void *lse, const void *qkv,
-		    void *scratch, const struct kern_attn_dims *d);
+		    void *scratch, const struct kern_attn_dims *d, bool fp16);
 void kern_cudnn_bwd(struct queue *q, void *dqkv, const void *dout,
 		    const void *o, const void *lse, const void *qkv,
-		    void *scratch, const struct kern_attn_dims *d);
+		    void *scratch, const struct kern_attn_dims *d, bool fp16);
 
 /* Free what Q keeps for them. */
 void kern_cudnn_release(struct queue *q);

@@ -15,7 +15,6 @@
 #define TEXT(x)	  TEXT_(x)
 #define FILE_NAME "libcudnn.so." TEXT(CUDNN_MAJOR)
 
-#define BF16	  CUDNN_DATA_BFLOAT16
 #define F32	  CUDNN_DATA_FLOAT
 
 static struct cudnn load(void)
@@ -52,6 +51,12 @@ struct builder {
 	int64_t next; /* number of the next virtual tensor */
 	cudnnStatus_t status;
 };
+
+/* What elements are in memory. */
+static cudnnDataType_t elem(const struct builder *b)
+{
+	return b->g->fp16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
 
 static desc_t make(struct builder *b, cudnnBackendDescriptorType_t type)
 {
@@ -133,7 +138,7 @@ static desc_t queries(struct builder *b, enum attn_tensor id)
 {
 	const struct attn_graph *g = b->g;
 
-	return tensor(b, id, BF16, {g->batch, g->heads, g->T, g->D},
+	return tensor(b, id, elem(b), {g->batch, g->heads, g->T, g->D},
 		      {g->qkv_batch, g->q_head, g->row, 1});
 }
 
@@ -142,7 +147,7 @@ static desc_t keys(struct builder *b, int64_t id)
 {
 	const struct attn_graph *g = b->g;
 
-	return tensor(b, id, BF16, {g->batch, g->kv, g->T, g->D},
+	return tensor(b, id, elem(b), {g->batch, g->kv, g->T, g->D},
 		      {g->qkv_batch, g->kv_head, g->row, 1});
 }
 
@@ -150,7 +155,7 @@ static desc_t keys_transposed(struct builder *b, enum attn_tensor id)
 {
 	const struct attn_graph *g = b->g;
 
-	return tensor(b, id, BF16, {g->batch, g->kv, g->D, g->T},
+	return tensor(b, id, elem(b), {g->batch, g->kv, g->D, g->T},
 		      {g->qkv_batch, g->kv_head, 1, g->row});
 }
 
@@ -193,7 +198,7 @@ static desc_t scores_transposed(struct builder *b)
 	const struct attn_graph *g = b->g;
 	int64_t T = g->T;
 
-	return tensor(b, b->next++, BF16, {g->batch, g->heads, T, T},
+	return tensor(b, b->next++, elem(b), {g->batch, g->heads, T, T},
 		      {g->heads * T * T, T * T, 1, T});
 }
 
@@ -308,8 +313,8 @@ static void build_fwd(struct builder *b)
 	sum = reduce(b, CUDNN_REDUCE_TENSOR_ADD, s, virtual_rows(b));
 	log = apply(b, CUDNN_POINTWISE_LOG, sum, NULL, virtual_rows(b));
 	apply(b, CUDNN_POINTWISE_ADD, most, log, rows(b, ATTN_LSE));
-	s = apply(b, CUDNN_POINTWISE_DIV, s, sum, scores(b, BF16));
-	product(b, s, keys(b, ATTN_V), output(b, ATTN_O, BF16));
+	s = apply(b, CUDNN_POINTWISE_DIV, s, sum, scores(b, elem(b)));
+	product(b, s, keys(b, ATTN_V), output(b, ATTN_O, elem(b)));
 }
 
 /* ID (dk or dv) = x y, summed over the query heads of a group. */
@@ -323,7 +328,7 @@ static void to_keys(struct builder *b, enum attn_tensor id, desc_t x, desc_t y)
 		product(b, x, y, keys(b, id));
 		return;
 	}
-	all = tensor(b, b->next++, BF16, {g->batch, g->heads, g->T, g->D},
+	all = tensor(b, b->next++, elem(b), {g->batch, g->heads, g->T, g->D},
 		     {g->heads * head, head, g->D, 1});
 	product(b, x, y, all);
 	reduce(b, CUDNN_REDUCE_TENSOR_ADD, all, keys(b, id));
@@ -336,10 +341,10 @@ static void to_keys(struct builder *b, enum attn_tensor id, desc_t x, desc_t y)
 static void build_bwd(struct builder *b)
 {
 	desc_t q = queries(b, ATTN_Q), k = keys_transposed(b, ATTN_K);
-	desc_t dout = output(b, ATTN_DOUT, BF16);
+	desc_t dout = output(b, ATTN_DOUT, elem(b));
 	desc_t scale = scalar(b, ATTN_SCALE), sums, x, p, ds;
 
-	x = apply(b, CUDNN_POINTWISE_MUL, dout, output(b, ATTN_O, BF16),
+	x = apply(b, CUDNN_POINTWISE_MUL, dout, output(b, ATTN_O, elem(b)),
 		  output(b, b->next++, F32));
 	x = reduce(b, CUDNN_REDUCE_TENSOR_ADD, x, virtual_rows(b));
 	sums = apply(b, CUDNN_POINTWISE_MUL, x, scalar(b, ATTN_ONE),
@@ -359,13 +364,14 @@ static void build_bwd(struct builder *b)
 	product(b, ds, reshape(b, k, keys(b, b->next++)), queries(b, ATTN_DQ));
 }
 
-struct attn_graph attn_graph(const struct kern_attn_dims *d, bool bwd,
-			     int64_t batch)
+struct attn_graph attn_graph(const struct kern_attn_dims *d, bool fp16,
+			     bool bwd, int64_t batch)
 {
 	struct kern_cudnn_view v = kern_cudnn_view(d);
 	int64_t per = d->H / d->G, group = (per + 2) * d->D;
 	struct attn_graph g;
 
+	g.fp16 = fp16;
 	g.bwd = bwd;
 	g.batch = batch;
 	g.heads = v.heads;

@@ -59,13 +59,14 @@ enum attn_tensor {
  * o (and dout) the batch's and a token's; of lse the batch's.
  */
 struct attn_graph {
-	int64_t bwd; /* 1: the backward */
+	int64_t fp16; /* 1: of fp16, 0: of bf16 */
+	int64_t bwd;  /* 1: the backward */
 	int64_t batch, heads, kv, T, D;
 	int64_t qkv_batch, q_head, kv_head, row, o_batch, o_row, lse_batch;
 };
 
-struct attn_graph attn_graph(const struct kern_attn_dims *d, bool bwd,
-			     int64_t batch);
+struct attn_graph attn_graph(const struct kern_attn_dims *d, bool fp16,
+			     bool bwd, int64_t batch);
 
 struct attn_engine {
 	desc_t plan;	      /* NULL if it was not made */

@@ -20,14 +20,14 @@ template <int M, int N> struct frag {
 	float v[M][N / 8][4];
 };
 
-/* A left operand of 16 M rows, N columns. */
-template <int M, int N> struct left {
+/* A left operand of 16 M rows, N columns, pairs of T. */
+template <typename T, int M, int N> struct left {
 	uint32_t v[M][N / 16][4];
 };
 
 /* x (16 M, N) = s, rounded; what is negative becomes 0 if POSITIVE. */
-template <bool POSITIVE, int M, int N>
-static __device__ __forceinline__ void left_from(left<M, N> &x,
+template <bool POSITIVE, typename T, int M, int N>
+static __device__ __forceinline__ void left_from(left<T, M, N> &x,
 						 const frag<M, N> &s)
 {
 #pragma unroll
@@ -39,9 +39,9 @@ static __device__ __forceinline__ void left_from(left<M, N> &x,
 				const float *c = s.v[m][2 * k + i / 2];
 				float a = c[i % 2 * 2], b = c[i % 2 * 2 + 1];
 
-				x.v[m][k][i] = POSITIVE ? pack(fmaxf(a, 0),
-							       fmaxf(b, 0))
-							: pack(a, b);
+				x.v[m][k][i] = POSITIVE ? pack<T>(fmaxf(a, 0),
+								  fmaxf(b, 0))
+							: pack<T>(a, b);
 			}
 }
 
@@ -71,8 +71,8 @@ static __device__ __forceinline__ int frag_col(int t, int c)
  * SCALE.  D is a multiple of 8, so a tile of eight is all there or not.  Two
  * lanes swap halves of two tiles, so that a row's 32 bytes go at once.
  */
-template <int M, int W>
-static __device__ __forceinline__ void rows_store(bf16 *to, int64_t ld,
+template <typename T, int M, int W>
+static __device__ __forceinline__ void rows_store(T *to, int64_t ld,
 						  const frag<M, W> &acc,
 						  float scale, int first,
 						  int c0,
@@ -90,8 +90,10 @@ static __device__ __forceinline__ void rows_store(bf16 *to, int64_t ld,
 			for (int t = 0; t < W / 8; t += 2) {
 				const float *v = acc.v[m][t] + c;
 				const float *w = acc.v[m][t + 1] + c;
-				uint32_t x = pack(v[0] * scale, v[1] * scale);
-				uint32_t y = pack(w[0] * scale, w[1] * scale);
+				uint32_t x =
+					pack<T>(v[0] * scale, v[1] * scale);
+				uint32_t y =
+					pack<T>(w[0] * scale, w[1] * scale);
 				uint32_t z =
 					__shfl_xor_sync(~0u, odd ? x : y, 1);
 				int col = c0 + 8 * (t + odd) +

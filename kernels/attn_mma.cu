@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's forward in bf16 on tensor cores. */
+/* Attention's forward in 16 bits on tensor cores. */
 #include "kernels/attn_mma.h"
 
-template <int DP, int M, int N, bool DROP>
+template <int DP, int M, int N, bool DROP, typename T>
 static __global__ void __launch_bounds__(THREADS)
-	fwd_kernel(bf16 *o, float *lse, const bf16 *qkv, struct attn_arg a)
+	fwd_kernel(T *o, float *lse, const T *qkv, struct attn_arg a)
 {
-	extern __shared__ __align__(16) bf16 area[];
+	extern __shared__ __align__(16) char area[];
 	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
-	bf16 *query = area, *key = query + ROWS * LD<DP>;
-	bf16 *value = key + 2 * SIZE;
+	T *query = (T *)area, *key = query + ROWS * LD<DP>;
+	T *value = key + 2 * SIZE;
 	dropper drop(a.drop);
 	int b = blockIdx.x / a.H, h = blockIdx.x % a.H, now = 0;
 	int i0 = (gridDim.y - 1 - blockIdx.y) * ROWS; /* long ones first */
@@ -18,7 +18,7 @@ static __global__ void __launch_bounds__(THREADS)
 	float most[M][2], sum[M][2] = {}, old[M][2];
 	frag<M, DP> acc = {};
 	frag<M, N> s;
-	left<M, N> p;
+	left<T, M, N> p;
 
 #pragma unroll
 	for (int m = 0; m < M; m++)
@@ -55,19 +55,19 @@ static __global__ void __launch_bounds__(THREADS)
 	rows_store(o + at.o, a.ldo, acc, 1, i0 + row, 0, a);
 }
 
-template <int DP, int M, int N, bool DROP>
-static void fwd_launch(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <int DP, int M, int N, bool DROP, typename T>
+static void fwd_launch(struct queue *q, T *o, float *lse, const T *qkv,
 		       const struct attn_arg *a)
 {
-	auto *kernel = fwd_kernel<DP, M, N, DROP>;
+	auto *kernel = fwd_kernel<DP, M, N, DROP, T>;
 	constexpr int ROWS = 16 * M * WARPS;
 
 	LAUNCH(q, kernel, dim3(a->B * a->H, (unsigned)ceil_div(a->T, ROWS)),
 	       THREADS, shared_for<DP>(kernel, ROWS + 4 * N), o, lse, qkv, *a);
 }
 
-template <bool DROP>
-static void fwd_any(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <bool DROP, typename T>
+static void fwd_any(struct queue *q, T *o, float *lse, const T *qkv,
 		    const struct attn_arg *a)
 {
 	if (a->D <= 64)
@@ -78,7 +78,8 @@ static void fwd_any(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
 		fwd_launch<256, 1, 32, DROP>(q, o, lse, qkv, a);
 }
 
-bool attn_mma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <typename T>
+bool attn_mma_fwd(struct queue *q, T *o, float *lse, const T *qkv,
 		  const struct attn_arg *a)
 {
 	if (!served({o, qkv}, a))
@@ -89,3 +90,8 @@ bool attn_mma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
 		fwd_any<false>(q, o, lse, qkv, a);
 	return true;
 }
+
+template bool attn_mma_fwd(struct queue *q, bf16 *o, float *lse,
+			   const bf16 *qkv, const struct attn_arg *a);
+template bool attn_mma_fwd(struct queue *q, fp16 *o, float *lse,
+			   const fp16 *qkv, const struct attn_arg *a);

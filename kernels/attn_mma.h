@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention in bf16 on tensor cores: Dao, "FlashAttention-2", 2023, with
+ * Attention in 16 bits on tensor cores: Dao, "FlashAttention-2", 2023, with
  * mma.sync m16n8k16.  A block has four warps, each with M times 16 rows; a
  * product's result stays in registers, where it is laid out as the next
  * product's left operand.  Tiles are DP wide, D rounded up, with zeros.
@@ -17,8 +17,8 @@
 template <int DP> constexpr int LD = DP + 8;
 
 /* Rows FIRST .. + ROWS of a head, DP wide; zeros past T and D. */
-template <int ROWS, int DP>
-static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
+template <int ROWS, int DP, typename T>
+static __device__ __forceinline__ void tile_load(T *to, const T *from,
 						 int64_t ld, int first,
 						 const struct attn_arg &a)
 {
@@ -35,13 +35,13 @@ static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
 }
 
 /* s (16 M, N) = x (16 M, DP) y^T, y (N, DP). */
-template <int M, int N, int DP>
-static __device__ __forceinline__ void mul_nt(frag<M, N> &s, const bf16 *x,
-					      const bf16 *y)
+template <int M, int N, int DP, typename T>
+static __device__ __forceinline__ void mul_nt(frag<M, N> &s, const T *x,
+					      const T *y)
 {
 	int lane = threadIdx.x % 32;
-	const bf16 *xl = x + lane % 16 * LD<DP> + lane / 16 * 8;
-	const bf16 *yl =
+	const T *xl = x + lane % 16 * LD<DP> + lane / 16 * 8;
+	const T *yl =
 		y + (lane / 16 * 8 + lane % 8) * LD<DP> + lane / 8 % 2 * 8;
 
 	s = {};
@@ -57,21 +57,21 @@ static __device__ __forceinline__ void mul_nt(frag<M, N> &s, const bf16 *x,
 			ldmatrix(b, yl + n * LD<DP> + k);
 #pragma unroll
 			for (int m = 0; m < M; m++) {
-				mma(s.v[m][n / 8], a[m], b[0], b[1]);
-				mma(s.v[m][n / 8 + 1], a[m], b[2], b[3]);
+				mma<T>(s.v[m][n / 8], a[m], b[0], b[1]);
+				mma<T>(s.v[m][n / 8 + 1], a[m], b[2], b[3]);
 			}
 		}
 	}
 }
 
 /* acc (16 M, W) += x (16 M, N) times W columns of y (N, DP). */
-template <int M, int N, int W, int DP>
+template <int M, int N, int W, int DP, typename T>
 static __device__ __forceinline__ void mul_nn(frag<M, W> &acc,
-					      const left<M, N> &x,
-					      const bf16 *y)
+					      const left<T, M, N> &x,
+					      const T *y)
 {
 	int lane = threadIdx.x % 32;
-	const bf16 *yl = y + lane % 16 * LD<DP> + lane / 16 * 8;
+	const T *yl = y + lane % 16 * LD<DP> + lane / 16 * 8;
 
 #pragma unroll
 	for (int k = 0; k < N; k += 16) {
@@ -84,8 +84,8 @@ static __device__ __forceinline__ void mul_nn(frag<M, W> &acc,
 			for (int m = 0; m < M; m++) {
 				const uint32_t(&a)[4] = x.v[m][k / 16];
 
-				mma(acc.v[m][n / 8], a, b[0], b[1]);
-				mma(acc.v[m][n / 8 + 1], a, b[2], b[3]);
+				mma<T>(acc.v[m][n / 8], a, b[0], b[1]);
+				mma<T>(acc.v[m][n / 8 + 1], a, b[2], b[3]);
 			}
 		}
 	}
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void mul_nn(frag<M, W> &acc,
 /* Bytes of ROWS rows of DP; KERNEL is told that it may use so much. */
 template <int DP, typename F> static int shared_for(F *kernel, int rows)
 {
-	int bytes = rows * LD<DP> * (int)sizeof(bf16);
+	int bytes = rows * LD<DP> * (int)sizeof(uint16_t);
 
 	cudaFuncSetAttribute(
 		kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

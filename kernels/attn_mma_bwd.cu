@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward in bf16 on tensor cores: one kernel by keys for dk
+ * Attention's backward in 16 bits on tensor cores: one kernel by keys for dk
  * and dv, one by queries for dq.  That is 7 products instead of 5, but
  * nothing is added by two blocks.
  */
 #include "kernels/attn_mma.h"
 
 /* By queries: dq of 64 M of them, from blocks of N keys. */
-template <int DP, int M, int N, bool DROP>
+template <int DP, int M, int N, bool DROP, typename T>
 static __global__ void __launch_bounds__(THREADS)
-	bwd_queries_kernel(bf16 *dqkv, const bf16 *dout, const float *lse,
-			   const float *delta, const bf16 *qkv,
-			   struct attn_arg a)
+	bwd_queries_kernel(T *dqkv, const T *dout, const float *lse,
+			   const float *delta, const T *qkv, struct attn_arg a)
 {
-	extern __shared__ __align__(16) bf16 area[];
+	extern __shared__ __align__(16) char area[];
 	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
-	bf16 *query = area, *grad = query + ROWS * LD<DP>;
-	bf16 *key = grad + ROWS * LD<DP>, *value = key + 2 * SIZE;
+	T *query = (T *)area, *grad = query + ROWS * LD<DP>;
+	T *key = grad + ROWS * LD<DP>, *value = key + 2 * SIZE;
 	dropper drop(a.drop);
 	int b = blockIdx.x / a.H, h = blockIdx.x % a.H, now = 0;
 	int i0 = (gridDim.y - 1 - blockIdx.y) * ROWS;
@@ -25,7 +24,7 @@ static __global__ void __launch_bounds__(THREADS)
 	float log2[M][2], del[M][2];
 	frag<M, DP> acc = {};
 	frag<M, N> s, dp;
-	left<M, N> ds;
+	left<T, M, N> ds;
 
 	rows_read(log2, del, lse + at.lse, delta + at.lse, i0 + row, a);
 	tile_load<ROWS, DP>(query, qkv + at.q, a.ld, i0, a);
@@ -64,16 +63,16 @@ static __global__ void __launch_bounds__(THREADS)
  * By keys: W columns, from W blockIdx.z on, of dk and dv of 64 M of them,
  * from blocks of N queries, ITEMS of those for each head of the group.
  */
-template <int DP, int M, int N, int W, bool DROP>
+template <int DP, int M, int N, int W, bool DROP, typename T>
 static __global__ void __launch_bounds__(THREADS)
-	bwd_keys_kernel(bf16 *dqkv, const bf16 *dout, const float *lse,
-			const float *delta, const bf16 *qkv, struct attn_arg a)
+	bwd_keys_kernel(T *dqkv, const T *dout, const float *lse,
+			const float *delta, const T *qkv, struct attn_arg a)
 {
-	extern __shared__ __align__(16) bf16 area[];
+	extern __shared__ __align__(16) char area[];
 	__shared__ __align__(8) float log2[2][N], del[2][N];
 	constexpr int ROWS = 16 * M * WARPS, SIZE = N * LD<DP>;
-	bf16 *key = area, *value = key + ROWS * LD<DP>;
-	bf16 *query = value + ROWS * LD<DP>, *grad = query + 2 * SIZE;
+	T *key = (T *)area, *value = key + ROWS * LD<DP>;
+	T *query = value + ROWS * LD<DP>, *grad = query + 2 * SIZE;
 	dropper drop(a.drop);
 	int b = blockIdx.x / a.G, h0 = blockIdx.x % a.G * a.per;
 	int j0 = blockIdx.y * ROWS, c0 = W * blockIdx.z;
@@ -82,7 +81,7 @@ static __global__ void __launch_bounds__(THREADS)
 	struct attn_place at = attn_place(a, b, h0);
 	frag<M, W> dk = {}, dv = {};
 	frag<M, N> s, dp;
-	left<M, N> p, ds;
+	left<T, M, N> p, ds;
 	auto fetch = [&](int item) {
 		int h = h0 + item / items, i0 = j0 + item % items * N;
 		int now = item % 2;
@@ -136,12 +135,12 @@ static __global__ void __launch_bounds__(THREADS)
 	rows_store(dqkv + at.v, a.ld, dv, drop.keep, j0 + row, c0, a);
 }
 
-template <int DP, int M, int N, int W, bool DROP>
-static void keys_launch(struct queue *q, bf16 *dqkv, const bf16 *dout,
-			const float *lse, const float *delta, const bf16 *qkv,
+template <int DP, int M, int N, int W, bool DROP, typename T>
+static void keys_launch(struct queue *q, T *dqkv, const T *dout,
+			const float *lse, const float *delta, const T *qkv,
 			const struct attn_arg *a)
 {
-	auto *kernel = bwd_keys_kernel<DP, M, N, W, DROP>;
+	auto *kernel = bwd_keys_kernel<DP, M, N, W, DROP, T>;
 	constexpr int ROWS = 16 * M * WARPS;
 
 	LAUNCH(q, kernel,
@@ -150,12 +149,12 @@ static void keys_launch(struct queue *q, bf16 *dqkv, const bf16 *dout,
 	       lse, delta, qkv, *a);
 }
 
-template <int DP, int M, int N, bool DROP>
-static void queries_launch(struct queue *q, bf16 *dqkv, const bf16 *dout,
-			   const float *lse, const float *delta,
-			   const bf16 *qkv, const struct attn_arg *a)
+template <int DP, int M, int N, bool DROP, typename T>
+static void queries_launch(struct queue *q, T *dqkv, const T *dout,
+			   const float *lse, const float *delta, const T *qkv,
+			   const struct attn_arg *a)
 {
-	auto *kernel = bwd_queries_kernel<DP, M, N, DROP>;
+	auto *kernel = bwd_queries_kernel<DP, M, N, DROP, T>;
 	constexpr int ROWS = 16 * M * WARPS;
 
 	LAUNCH(q, kernel, dim3(a->B * a->H, (unsigned)ceil_div(a->T, ROWS)),
@@ -177,9 +176,9 @@ template <bool DROP, typename... A> static void bwd_any(int D, A... args)
 	}
 }
 
-bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
-		  const float *lse, const float *delta, const bf16 *qkv,
-		  const struct attn_arg *a)
+template <typename T>
+bool attn_mma_bwd(struct queue *q, T *dqkv, const T *dout, const float *lse,
+		  const float *delta, const T *qkv, const struct attn_arg *a)
 {
 	if (!served({dqkv, dout, qkv}, a))
 		return false;
@@ -189,3 +188,10 @@ bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
 		bwd_any<false>(a->D, q, dqkv, dout, lse, delta, qkv, a);
 	return true;
 }
+
+template bool attn_mma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
+			   const float *lse, const float *delta,
+			   const bf16 *qkv, const struct attn_arg *a);
+template bool attn_mma_bwd(struct queue *q, fp16 *dqkv, const fp16 *dout,
+			   const float *lse, const float *delta,
+			   const fp16 *qkv, const struct attn_arg *a);

@@ -130,7 +130,7 @@ static inline int64_t kern_cudnn_workspace(const struct kern_attn_dims *d)
 	int64_t heads = v.chunk * v.heads, bytes;
 
 	bytes = heads * kern_cudnn_head(d) + 256;
-	if (v.heads != v.kv) /* dk and dv of each query head, in bf16 */
+	if (v.heads != v.kv) /* dk and dv of each query head, in 16 bits */
 		bytes += 2 * kern_cudnn_round(heads * d->T * d->D * 2);
 	return bytes;
 }
@@ -155,8 +155,8 @@ static inline bool kern_attn_plain(const struct kern_attn_dims *d)
 
 /*
  * The attention that runs for dims D and elements of SIZE bytes: cuDNN's if
- * d->backend wants it, HAS_CUDNN, and it can: bf16, no dropout of attention,
- * D a multiple of 8 up to 256, a head's workspace within bounds, and it is
+ * d->backend wants it, HAS_CUDNN, and it can: 16 bits, no dropout of
+ * attention, D a multiple of 8 up to 256, a head's workspace within bounds, and it is
  * plain.
  */
 static inline enum kern_attn kern_attn_backend(const struct kern_attn_dims *d,

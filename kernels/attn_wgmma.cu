@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's forward in bf16 on sm_90a. */
+/* Attention's forward in 16 bits on sm_90a. */
 #include "kernels/attn_wgmma.h"
 
 /* The driver's function, without linking to the driver. */
@@ -19,7 +19,7 @@ static decltype(&cuTensorMapEncodeTiled) driver_encode(void)
 }
 
 /* Its dimensions: column, head, token, sample; what lies outside reads 0. */
-bool attn_map(CUtensorMap *map, const bf16 *p, int64_t heads,
+bool attn_map(CUtensorMap *map, const void *p, int64_t heads,
 	      const struct attn_arg *a)
 {
 	static const auto encode = driver_encode();
@@ -30,7 +30,7 @@ bool attn_map(CUtensorMap *map, const bf16 *p, int64_t heads,
 	cuuint32_t box[4] = {64, 1, 64, 1}, step[4] = {1, 1, 1, 1};
 
 	return encode &&
-	       encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)p, size,
+	       encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, (void *)p, size,
 		      bytes, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
 		      CU_TENSOR_MAP_SWIZZLE_128B,
 		      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
@@ -42,9 +42,10 @@ bool attn_map(CUtensorMap *map, const bf16 *p, int64_t heads,
  * the keys' and the values' tiles in turn.  While one warpgroup is at its
  * softmax, the others keep the tensor cores busy.
  */
-template <int DP, int GROUPS, int N, int SLOTS, int BLOCKS, bool DROP>
+template <int DP, int GROUPS, int N, int SLOTS, int BLOCKS, bool DROP,
+	  typename T>
 static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), BLOCKS)
-	fwd_kernel(const __grid_constant__ CUtensorMap map, bf16 *o, float *lse,
+	fwd_kernel(const __grid_constant__ CUtensorMap map, T *o, float *lse,
 		   struct attn_arg a)
 {
 #ifdef ATTN_WGMMA
@@ -84,7 +85,7 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), BLOCKS)
 	float most[1][2] = {{-INFINITY, -INFINITY}}, sum[1][2] = {}, old[1][2];
 	frag<1, DP> acc = {};
 	frag<1, N> s;
-	left<1, N> p;
+	left<T, 1, N> p;
 
 	query += 64 * 128 * group;
 	barrier_wait(&query_full, 0);
@@ -93,7 +94,7 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), BLOCKS)
 
 		ring_wait_full(ring, key);
 		products_begin();
-		mul_nt<ROWS, N, DP>(s, query, tile + key % SLOTS * TILE);
+		mul_nt<T, ROWS, N, DP>(s, query, tile + key % SLOTS * TILE);
 		products_wait<0>(s);
 		ring_leave(ring, key);
 		if (j * N + N > row)
@@ -116,11 +117,12 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), BLOCKS)
 #endif
 }
 
-template <int DP, int GROUPS, int N, int SLOTS, int BLOCKS, bool DROP>
-static bool fwd_launch(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <int DP, int GROUPS, int N, int SLOTS, int BLOCKS, bool DROP,
+	  typename T>
+static bool fwd_launch(struct queue *q, T *o, float *lse, const T *qkv,
 		       const struct attn_arg *a)
 {
-	auto *kernel = fwd_kernel<DP, GROUPS, N, SLOTS, BLOCKS, DROP>;
+	auto *kernel = fwd_kernel<DP, GROUPS, N, SLOTS, BLOCKS, DROP, T>;
 	constexpr size_t BYTES =
 		TILE_BYTES<64 * GROUPS, DP> + SLOTS * TILE_BYTES<N, DP>;
 	static const bool ready = kernel_ready(kernel, BYTES);
@@ -144,7 +146,8 @@ template <bool DROP, typename... A> static bool fwd_any(int D, A... args)
 	return fwd_launch<128, GROUPS, 128, 4, 1, DROP>(args...);
 }
 
-bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
+template <typename T>
+bool attn_wgmma_fwd(struct queue *q, T *o, float *lse, const T *qkv,
 		    const struct attn_arg *a)
 {
 	if (a->D > 128 || !served({o, qkv}, a))
@@ -152,3 +155,8 @@ bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse, const bf16 *qkv,
 	return a->drop.key ? fwd_any<true>(a->D, q, o, lse, qkv, a)
 			   : fwd_any<false>(a->D, q, o, lse, qkv, a);
 }
+
+template bool attn_wgmma_fwd(struct queue *q, bf16 *o, float *lse,
+			     const bf16 *qkv, const struct attn_arg *a);
+template bool attn_wgmma_fwd(struct queue *q, fp16 *o, float *lse,
+			     const fp16 *qkv, const struct attn_arg *a);

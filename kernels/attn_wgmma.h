@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention in bf16 on sm_90a: Shah et al., "FlashAttention-3", 2024.  A
+ * Attention in 16 bits on sm_90a: Shah et al., "FlashAttention-3", 2024.  A
  * block's last warpgroup fetches tiles with the tensor memory accelerator
  * into a ring of slots; the others, with 64 rows each, multiply them.
  *
@@ -209,47 +209,57 @@ static __device__ __forceinline__ uint64_t operand(uint32_t at, uint32_t panel)
 #define N64     \
 	N10("") \
 	N10("1") N10("2") N10("3") N10("4") N10("5") "%60, %61, %62, %63"
-#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" n "k16.f32.bf16.bf16 "
+#define WGMMA(n, t) "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." t "." t " "
 
 /* d (64, N) = x y^T, both in shared memory, D summed over; += if ADD. */
-template <int N>
+template <typename T, int N>
 static __device__ __forceinline__ void wgmma_nt(frag<1, N> &d, uint64_t x,
 						uint64_t y, bool add)
 {
 	static_assert(N == 64 || N == 128);
+#define NT64(t)                                                          \
+	asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" WGMMA( \
+			     "64", t) "{" N32                            \
+				      "}, %32, %33, p, 1, 1, 0, 0;\n}\n" \
+		     : R32(d.v[0])                                       \
+		     : "l"(x), "l"(y), "r"((int)add))
+#define NT128(t)                                                          \
+	asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n" WGMMA(  \
+			     "128", t) "{" N64                            \
+				       "}, %64, %65, p, 1, 1, 0, 0;\n}\n" \
+		     : R64(d.v[0])                                        \
+		     : "l"(x), "l"(y), "r"((int)add))
 	if constexpr (N == 64)
-		asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" WGMMA(
-				     "64") "{" N32
-					   "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
-			     : R32(d.v[0])
-			     : "l"(x), "l"(y), "r"((int)add));
+		WITH_PTX(T, NT64);
 	else
-		asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n" WGMMA(
-				     "128") "{" N64
-					    "}, %64, %65, p, 1, 1, 0, 0;\n}\n"
-			     : R64(d.v[0])
-			     : "l"(x), "l"(y), "r"((int)add));
+		WITH_PTX(T, NT128);
+#undef NT64
+#undef NT128
 }
 
 /* d (64, N) += x (64, 16) y (16, N), y in shared memory. */
-template <int N>
+template <typename T, int N>
 static __device__ __forceinline__ void wgmma_nn(frag<1, N> &d,
 						const uint32_t (&x)[4],
 						uint64_t y)
 {
 	static_assert(N == 64 || N == 128);
+#define NN64(t)                                                         \
+	asm volatile(WGMMA("64", t) "{" N32 "}, {%32, %33, %34, %35}, " \
+				    "%36, 1, 1, 1, 1;\n"                \
+		     : R32(d.v[0])                                      \
+		     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y))
+#define NN128(t)                                                         \
+	asm volatile(WGMMA("128", t) "{" N64 "}, {%64, %65, %66, %67}, " \
+				     "%68, 1, 1, 1, 1;\n"                \
+		     : R64(d.v[0])                                       \
+		     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y))
 	if constexpr (N == 64)
-		asm volatile(WGMMA("64") "{" N32 "}, {%32, %33, %34, %35}, "
-					 "%36, 1, 1, 1, 1;\n"
-			     : R32(d.v[0])
-			     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]),
-			       "l"(y));
+		WITH_PTX(T, NN64);
 	else
-		asm volatile(WGMMA("128") "{" N64 "}, {%64, %65, %66, %67}, "
-					  "%68, 1, 1, 1, 1;\n"
-			     : R64(d.v[0])
-			     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]),
-			       "l"(y));
+		WITH_PTX(T, NN128);
+#undef NN64
+#undef NN128
 }
 
 /* Keep the compiler from moving what makes or uses X over this place. */
@@ -262,7 +272,8 @@ template <int N> static __device__ __forceinline__ void hold(frag<1, N> &x)
 			asm volatile("" : "+f"(x.v[0][t][c])::"memory");
 }
 
-template <int N> static __device__ __forceinline__ void hold(left<1, N> &x)
+template <typename T, int N>
+static __device__ __forceinline__ void hold(left<T, 1, N> &x)
 {
 #pragma unroll
 	for (int k = 0; k < N / 16; k++)
@@ -297,30 +308,33 @@ static __device__ __forceinline__ void products_wait(F &...d)
  * s (64, N) = 64 rows of the tile X (of XROWS) at Y (N, DP) transposed.
  * X is the first row's place.
  */
-template <int XROWS, int N, int DP>
+template <typename T, int XROWS, int N, int DP>
 static __device__ __forceinline__ void mul_nt(frag<1, N> &s, uint32_t x,
 					      uint32_t y)
 {
 #pragma unroll
 	for (int k = 0; k < DP; k += 16)
-		wgmma_nt(s, operand(x + k / 64 * PANEL<XROWS> + k % 64 * 2, 0),
-			 operand(y + k / 64 * PANEL<N> + k % 64 * 2, 0), k > 0);
+		wgmma_nt<T>(
+			s, operand(x + k / 64 * PANEL<XROWS> + k % 64 * 2, 0),
+			operand(y + k / 64 * PANEL<N> + k % 64 * 2, 0), k > 0);
 	products_commit();
 }
 
 /* acc (64, DP) += x (64, N) times the tile Y (N, DP). */
-template <int N, int DP>
+template <int N, int DP, typename T>
 static __device__ __forceinline__ void mul_nn(frag<1, DP> &acc,
-					      const left<1, N> &x, uint32_t y)
+					      const left<T, 1, N> &x,
+					      uint32_t y)
 {
 #pragma unroll
 	for (int k = 0; k < N; k += 16)
-		wgmma_nn(acc, x.v[0][k / 16], operand(y + k * 128, PANEL<N>));
+		wgmma_nn<T>(acc, x.v[0][k / 16],
+			    operand(y + k * 128, PANEL<N>));
 	products_commit();
 }
 
-/* A map of the heads, HEADS of D columns, of all tokens of P. */
-bool attn_map(CUtensorMap *map, const bf16 *p, int64_t heads,
+/* A map of the heads, HEADS of D columns of 16 bits, of all tokens of P. */
+bool attn_map(CUtensorMap *map, const void *p, int64_t heads,
 	      const struct attn_arg *a);
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward in bf16 on sm_90a: one kernel by queries for dq, one
+ * Attention's backward in 16 bits on sm_90a: one kernel by queries for dq, one
  * by keys for dk and dv.  That is 7 products instead of 5, but nothing is
  * added by two blocks and no operand but a tile passes through shared memory.
  */
@@ -10,11 +10,11 @@
  * By queries: dq of 64 GROUPS of them, from blocks of N keys.  The ring's
  * items are the keys' and the values' tiles in turn.
  */
-template <int DP, int GROUPS, int N, int SLOTS, bool DROP>
+template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename T>
 static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	bwd_queries_kernel(const __grid_constant__ CUtensorMap map,
 			   const __grid_constant__ CUtensorMap map_dout,
-			   bf16 *dqkv, const float *lse, const float *delta,
+			   T *dqkv, const float *lse, const float *delta,
 			   struct attn_arg a)
 {
 #ifdef ATTN_WGMMA
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	float log2[1][2], del[1][2];
 	frag<1, DP> acc = {};
 	frag<1, N> s, dp;
-	left<1, N> ds;
+	left<T, 1, N> ds;
 
 	rows_read(log2, del, lse + at.lse, delta + at.lse, row, a);
 	query += 64 * 128 * group;
@@ -68,8 +68,8 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 		ring_wait_full(ring, key);
 		ring_wait_full(ring, value);
 		products_begin();
-		mul_nt<ROWS, N, DP>(s, query, keys);
-		mul_nt<ROWS, N, DP>(dp, dout, tile + value % SLOTS * TILE);
+		mul_nt<T, ROWS, N, DP>(s, query, keys);
+		mul_nt<T, ROWS, N, DP>(dp, dout, tile + value % SLOTS * TILE);
 		products_wait<1>(s);
 		if (j * N + N > row)
 			mask(s, row, j * N);
@@ -160,12 +160,11 @@ static __device__ void keys_fetch(uint32_t key, const CUtensorMap &map,
  * head of the group.  An item of the ring is a block's queries and dout.  The
  * next block's scores are under way together with this one's last products.
  */
-template <int DP, int GROUPS, int N, int SLOTS, bool DROP>
+template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename T>
 static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	bwd_keys_kernel(const __grid_constant__ CUtensorMap map,
-			const __grid_constant__ CUtensorMap map_dout,
-			bf16 *dqkv, const float *lse, const float *delta,
-			struct attn_arg a)
+			const __grid_constant__ CUtensorMap map_dout, T *dqkv,
+			const float *lse, const float *delta, struct attn_arg a)
 {
 #ifdef ATTN_WGMMA
 	extern __shared__ __align__(1024) char area[];
@@ -200,14 +199,14 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	int group = warp / 4, row = j0 + 16 * warp;
 	frag<1, DP> dk = {}, dv = {};
 	frag<1, N> s, dp;
-	left<1, N> p, ds;
+	left<T, 1, N> p, ds;
 	auto gradients = [&](int n) {
 		int i0 = j0 + n % blocks * N;
 		uint32_t queries = tile + n % SLOTS * 2 * TILE;
 		uint32_t dout = queries + TILE;
 		const query_rows<N> &r = rows[n % SLOTS];
 		products_begin();
-		mul_nt<ROWS, N, DP>(dp, value, dout);
+		mul_nt<T, ROWS, N, DP>(dp, value, dout);
 		if (i0 < row + 16)
 			mask_columns(s, i0, row);
 		weights_columns(s, r.log2, a.scale * LOG2E);
@@ -226,12 +225,13 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 	barrier_wait(&rows_full, 0);
 	ring_wait_full(ring, 0);
 	products_begin();
-	mul_nt<ROWS, N, DP>(s, key, tile);
+	mul_nt<T, ROWS, N, DP>(s, key, tile);
 	products_wait<0>(s);
 	for (int n = 0; n < items - 1; n++) {
 		ring_wait_full(ring, n + 1);
 		gradients(n);
-		mul_nt<ROWS, N, DP>(s, key, tile + (n + 1) % SLOTS * 2 * TILE);
+		mul_nt<T, ROWS, N, DP>(s, key,
+				       tile + (n + 1) % SLOTS * 2 * TILE);
 		products_wait<0>(dk, dv, s);
 		/* each thread has read rows, too */
 		barrier_arrive(&ring.empty[n % SLOTS]);
@@ -244,9 +244,9 @@ static __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 }
 
 /* KERNEL for HEADS heads, 64 GROUPS rows a block, BYTES of shared memory. */
-template <auto KERNEL, int GROUPS, size_t BYTES>
-static bool bwd_launch(int heads, struct queue *q, bf16 *dqkv, const bf16 *dout,
-		       const float *lse, const float *delta, const bf16 *qkv,
+template <auto KERNEL, int GROUPS, size_t BYTES, typename T>
+static bool bwd_launch(int heads, struct queue *q, T *dqkv, const T *dout,
+		       const float *lse, const float *delta, const T *qkv,
 		       const struct attn_arg *a)
 {
 	static const bool ready = kernel_ready(KERNEL, BYTES);
@@ -262,24 +262,29 @@ static bool bwd_launch(int heads, struct queue *q, bf16 *dqkv, const bf16 *dout,
 	return true;
 }
 
-template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename... A>
-static bool queries_launch(A... args)
+template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename T,
+	  typename... A>
+static bool queries_launch(int heads, struct queue *q, T *dqkv, A... args)
 {
-	constexpr auto *kernel = bwd_queries_kernel<DP, GROUPS, N, SLOTS, DROP>;
+	constexpr auto *kernel =
+		bwd_queries_kernel<DP, GROUPS, N, SLOTS, DROP, T>;
 
 	return bwd_launch<kernel, GROUPS,
 			  2 * TILE_BYTES<64 * GROUPS, DP> +
-				  SLOTS * TILE_BYTES<N, DP>>(args...);
+				  SLOTS * TILE_BYTES<N, DP>>(heads, q, dqkv,
+							     args...);
 }
 
-template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename... A>
-static bool keys_launch(A... args)
+template <int DP, int GROUPS, int N, int SLOTS, bool DROP, typename T,
+	  typename... A>
+static bool keys_launch(int heads, struct queue *q, T *dqkv, A... args)
 {
-	constexpr auto *kernel = bwd_keys_kernel<DP, GROUPS, N, SLOTS, DROP>;
+	constexpr auto *kernel = bwd_keys_kernel<DP, GROUPS, N, SLOTS, DROP, T>;
 
 	return bwd_launch<kernel, GROUPS,
 			  2 * TILE_BYTES<64 * GROUPS, DP> +
-				  SLOTS * 2 * TILE_BYTES<N, DP>>(args...);
+				  SLOTS * 2 * TILE_BYTES<N, DP>>(heads, q, dqkv,
+								 args...);
 }
 
 /* Sizes by measurement; dropout's words need registers. */
@@ -295,12 +300,19 @@ static bool bwd_any(const struct attn_arg *a, A... args)
 	       queries_launch<128, 2, 64, 6, DROP>(a->H, args..., a);
 }
 
-bool attn_wgmma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
-		    const float *lse, const float *delta, const bf16 *qkv,
-		    const struct attn_arg *a)
+template <typename T>
+bool attn_wgmma_bwd(struct queue *q, T *dqkv, const T *dout, const float *lse,
+		    const float *delta, const T *qkv, const struct attn_arg *a)
 {
 	if (a->D > 128 || !served({dqkv, dout, qkv}, a))
 		return false;
 	return a->drop.key ? bwd_any<true>(a, q, dqkv, dout, lse, delta, qkv)
 			   : bwd_any<false>(a, q, dqkv, dout, lse, delta, qkv);
 }
+
+template bool attn_wgmma_bwd(struct queue *q, bf16 *dqkv, const bf16 *dout,
+			     const float *lse, const float *delta,
+			     const bf16 *qkv, const struct attn_arg *a);
+template bool attn_wgmma_bwd(struct queue *q, fp16 *dqkv, const fp16 *dout,
+			     const float *lse, const float *delta,
+			     const fp16 *qkv, const struct attn_arg *a);

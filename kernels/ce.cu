@@ -151,3 +151,4 @@ void cuda_ce<T>::grad(struct queue *q, double *loss, double *right,
 
 template struct cuda_ce<float>;
 template struct cuda_ce<bf16>;
+template struct cuda_ce<fp16>;

@@ -39,7 +39,7 @@ int device_open(int number, struct device_info *info, struct err *e);
 
 /*
  * The FLOP/s that its maker states for dense products of elements of SIZE
- * bytes on this process's device (bf16 on tensor cores, fp32 without them);
+ * bytes on this process's device (2 on tensor cores, 4 without them);
  * NaN for devices that are not known here.
  */
 double device_peak(size_t size);

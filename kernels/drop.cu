@@ -94,3 +94,4 @@ void cuda_drop<T>::jitter(struct queue *q, void *y, const void *x, int64_t N,
 
 template struct cuda_drop<float>;
 template struct cuda_drop<bf16>;
+template struct cuda_drop<fp16>;

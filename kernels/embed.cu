@@ -244,3 +244,4 @@ void cuda_embed<T>::pos_bwd(struct queue *q, void *dw, const void *dy,
 
 template struct cuda_embed<float>;
 template struct cuda_embed<bf16>;
+template struct cuda_embed<fp16>;

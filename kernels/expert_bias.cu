@@ -152,3 +152,4 @@ void cuda_expert_bias<T>::bwd(struct queue *q, void *dbias, void *dprob,
 
 template struct cuda_expert_bias<float>;
 template struct cuda_expert_bias<bf16>;
+template struct cuda_expert_bias<fp16>;

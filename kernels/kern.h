@@ -553,6 +553,7 @@ extern const struct kern kern_cpu_fp16;
 /* In builds for GPUs. */
 extern const struct kern kern_cuda_f32;
 extern const struct kern kern_cuda_bf16;
+extern const struct kern kern_cuda_fp16;
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the CUDA ops share.  T is float or __nv_bfloat16.  Whatever T is,
+ * What the CUDA ops share.  T is float, bf16 or fp16.  Whatever T is,
  * gradients of parameters, stat, lse, m, sums and rope's table are float, and
  * so is all arithmetic.  No atomics: the order of every sum follows from the
  * shape, so two runs give the same bits.
@@ -10,14 +10,17 @@
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <initializer_list>
+#include <type_traits>
 
 #include "kernels/device.h"
 #include "kernels/kern.h"
 
 typedef __nv_bfloat16 bf16;
+typedef __half fp16;
 
 struct gemm_plan;
 struct cudnn_queue;
@@ -492,7 +495,7 @@ template <typename T> struct cuda_ce {
 			 int64_t V, int64_t valid, int64_t first);
 };
 
-/* Gradients are float in either table. */
+/* Gradients are float in every table. */
 void cuda_sumsq(struct queue *q, double *acc, const void *x, int64_t n);
 void cuda_metrics(struct queue *q, struct kern_scalars *s, const double *loss,
 		  const double *coef, const double *share, const double *right,

@@ -148,3 +148,4 @@ void cuda_latent<T>::bwd(struct queue *q, void *dquery, void *dkv, void *dpos,
 
 template struct cuda_latent<float>;
 template struct cuda_latent<bf16>;
+template struct cuda_latent<fp16>;

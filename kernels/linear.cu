@@ -7,6 +7,11 @@
 
 #define PLANS 128
 
+/* An element's type, in cuBLAS's words. */
+template <typename T> constexpr cudaDataType_t TYPE = CUDA_R_32F;
+template <> constexpr cudaDataType_t TYPE<bf16> = CUDA_R_16BF;
+template <> constexpr cudaDataType_t TYPE<fp16> = CUDA_R_16F;
+
 /*
  * What a product is asked for, in cuBLAS's words: D (m, n) = op(A) op(B), by
  * columns.  KIND is also the index of its description below.
@@ -15,8 +20,9 @@ enum gemm_kind { GEMM_FWD, GEMM_BIAS, GEMM_SUM, GEMM_BWD_X, GEMM_BWD_W };
 
 struct gemm_key {
 	int64_t m, n, k;
-	int kind, size; /* of an element */
-	int align[3];	/* bytes, of A, B and D */
+	int kind;
+	cudaDataType_t type; /* of A and B */
+	int align[3];	     /* bytes, of A, B and D */
 };
 
 struct gemm_plan {
@@ -71,7 +77,7 @@ static bool plan_describe(struct gemm_plan *p)
 	const struct gemm_key *k = &p->key;
 	bool ta = k->kind <= GEMM_SUM;
 	bool tb = k->kind == GEMM_BWD_W;
-	cudaDataType_t t = k->size == 4 ? CUDA_R_32F : CUDA_R_16BF;
+	cudaDataType_t t = k->type;
 	cudaDataType_t td = tb || k->kind == GEMM_SUM ? CUDA_R_32F : t;
 
 	if (cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F,
@@ -154,9 +160,10 @@ static struct gemm_plan *plan_for(struct queue *q, const struct gemm_key *key)
 }
 
 /* d = op(a) op(b), or += ; false if there is no algorithm. */
-static bool gemm(struct queue *q, enum gemm_kind kind, size_t size, void *d,
-		 const void *a, const void *b, const void *bias, int64_t m,
-		 int64_t n, int64_t k)
+template <typename T>
+static bool gemm(struct queue *q, enum gemm_kind kind, void *d, const void *a,
+		 const void *b, const void *bias, int64_t m, int64_t n,
+		 int64_t k)
 {
 	float alpha = 1, beta = kind == GEMM_BWD_W;
 	struct gemm_key key;
@@ -168,7 +175,7 @@ static bool gemm(struct queue *q, enum gemm_kind kind, size_t size, void *d,
 	key.n = n;
 	key.k = k;
 	key.kind = kind;
-	key.size = (int)size;
+	key.type = TYPE<T>;
 	key.align[0] = alignment(a);
 	key.align[1] = alignment(b);
 	key.align[2] = alignment(d);
@@ -209,9 +216,9 @@ void cuda_linear<T>::fwd(struct queue *q, void *y, const void *x, const void *w,
 			 const void *bias, int64_t N, int64_t out, int64_t in)
 {
 	if (bias && aligned({bias}) &&
-	    gemm(q, GEMM_BIAS, sizeof(T), y, w, x, bias, out, N, in))
+	    gemm<T>(q, GEMM_BIAS, y, w, x, bias, out, N, in))
 		return;
-	if (!gemm(q, GEMM_FWD, sizeof(T), y, w, x, NULL, out, N, in))
+	if (!gemm<T>(q, GEMM_FWD, y, w, x, NULL, out, N, in))
 		no_algorithm(q);
 	if (bias)
 		LAUNCH(q, (bias_kernel<T, T>), blocks_for(N * out, 256, 4096),
@@ -222,7 +229,7 @@ template <typename T>
 void cuda_linear<T>::sum(struct queue *q, void *y, const void *x, const void *w,
 			 const void *bias, int64_t N, int64_t out, int64_t in)
 {
-	if (!gemm(q, GEMM_SUM, sizeof(T), y, w, x, NULL, out, N, in))
+	if (!gemm<T>(q, GEMM_SUM, y, w, x, NULL, out, N, in))
 		no_algorithm(q);
 	if (bias)
 		LAUNCH(q, (bias_kernel<float, T>),
@@ -234,7 +241,7 @@ template <typename T>
 void cuda_linear<T>::bwd_x(struct queue *q, void *dx, const void *dy,
 			   const void *w, int64_t N, int64_t out, int64_t in)
 {
-	if (!gemm(q, GEMM_BWD_X, sizeof(T), dx, w, dy, NULL, in, N, out))
+	if (!gemm<T>(q, GEMM_BWD_X, dx, w, dy, NULL, in, N, out))
 		no_algorithm(q);
 }
 
@@ -242,7 +249,7 @@ template <typename T>
 void cuda_linear<T>::bwd_w(struct queue *q, void *dw, const void *dy,
 			   const void *x, int64_t N, int64_t out, int64_t in)
 {
-	if (!gemm(q, GEMM_BWD_W, sizeof(T), dw, x, dy, NULL, in, out, N))
+	if (!gemm<T>(q, GEMM_BWD_W, dw, x, dy, NULL, in, out, N))
 		no_algorithm(q);
 }
 
@@ -305,3 +312,4 @@ void cuda_linear<T>::bias_bwd(struct queue *q, void *db, const void *dy,
 
 template struct cuda_linear<float>;
 template struct cuda_linear<bf16>;
+template struct cuda_linear<fp16>;

@@ -174,8 +174,8 @@ template <typename T> struct side {
 };
 
 /* (R, C) of a matrix of which only ROWS and COLS are left; zeros behind. */
-template <int R, int C>
-static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
+template <int R, int C, typename T>
+static __device__ __forceinline__ void tile_load(T *to, const T *from,
 						 int64_t ld, int64_t rows,
 						 int64_t cols)
 {
@@ -194,9 +194,8 @@ static __device__ __forceinline__ void tile_load(bf16 *to, const bf16 *from,
 static_assert(BM == BN && BK * (BM + 8) <= SIDE, "a side's room");
 
 /* A slice of N rows, from depth K on, of DEEP. */
-template <bool TURNED>
-static __device__ __forceinline__ void side_load(bf16 *to,
-						 const struct side<bf16> &s,
+template <bool TURNED, typename T>
+static __device__ __forceinline__ void side_load(T *to, const struct side<T> &s,
 						 int64_t k, int64_t deep)
 {
 	if constexpr (TURNED)
@@ -206,9 +205,9 @@ static __device__ __forceinline__ void side_load(bf16 *to,
 }
 
 /* Rows M .. + 16 of a left side at depth K. */
-template <bool TURNED>
-static __device__ __forceinline__ void left_frag(uint32_t (&a)[4],
-						 const bf16 *s, int m, int k)
+template <bool TURNED, typename T>
+static __device__ __forceinline__ void left_frag(uint32_t (&a)[4], const T *s,
+						 int m, int k)
 {
 	int lane = threadIdx.x % 32;
 
@@ -220,9 +219,9 @@ static __device__ __forceinline__ void left_frag(uint32_t (&a)[4],
 }
 
 /* Columns N .. + 16 of a right side at depth K. */
-template <bool TURNED>
-static __device__ __forceinline__ void right_frag(uint32_t (&b)[4],
-						  const bf16 *s, int n, int k)
+template <bool TURNED, typename T>
+static __device__ __forceinline__ void right_frag(uint32_t (&b)[4], const T *s,
+						  int n, int k)
 {
 	int lane = threadIdx.x % 32;
 
@@ -266,9 +265,9 @@ struct part {
 };
 
 /* acc += a slice of both sides. */
-template <bool AT, bool BT>
-static __device__ __forceinline__ void slice(struct part &acc, const bf16 *a,
-					     const bf16 *b)
+template <bool AT, bool BT, typename T>
+static __device__ __forceinline__ void slice(struct part &acc, const T *a,
+					     const T *b)
 {
 #pragma unroll
 	for (int k = 0; k < BK; k += 16) {
@@ -282,22 +281,21 @@ static __device__ __forceinline__ void slice(struct part &acc, const bf16 *a,
 			right_frag<BT>(y, b, acc.col0() + 8 * n, k);
 #pragma unroll
 			for (int m = 0; m < 4; m++) {
-				mma(acc.v[m][n], x[m], y[0], y[1]);
-				mma(acc.v[m][n + 1], x[m], y[2], y[3]);
+				mma<T>(acc.v[m][n], x[m], y[0], y[1]);
+				mma<T>(acc.v[m][n + 1], x[m], y[2], y[3]);
 			}
 		}
 	}
 }
 
 /* acc = a b, over DEEP; every slice is fetched STAGES - 1 ahead. */
-template <bool AT, bool BT>
-static __device__ void product(struct part &acc, const struct side<bf16> &a,
-			       const struct side<bf16> &b, int64_t deep,
-			       bf16 *area)
+template <bool AT, bool BT, typename T>
+static __device__ void product(struct part &acc, const struct side<T> &a,
+			       const struct side<T> &b, int64_t deep, T *area)
 {
 	int64_t steps = ceil_div(deep, BK);
 	auto fetch = [&](int64_t i) {
-		bf16 *to = area + i % STAGES * 2 * SIDE;
+		T *to = area + i % STAGES * 2 * SIDE;
 
 		if (i < steps) {
 			side_load<AT>(to, a, i * BK, deep);
@@ -310,7 +308,7 @@ static __device__ void product(struct part &acc, const struct side<bf16> &a,
 	for (int i = 0; i < STAGES - 1; i++)
 		fetch(i);
 	for (int64_t i = 0; i < steps; i++) {
-		const bf16 *at = area + i % STAGES * 2 * SIDE;
+		const T *at = area + i % STAGES * 2 * SIDE;
 
 		copies_wait<STAGES - 2>();
 		__syncthreads();
@@ -323,13 +321,12 @@ static __device__ void product(struct part &acc, const struct side<bf16> &a,
  * y (rows, out) = x (rows, deep) of a weight that lies (out, deep), or TURNED
  * (deep, out), for each expert.
  */
-template <bool TURNED>
+template <bool TURNED, typename T>
 static __global__ void __launch_bounds__(THREADS)
-	rows_mma_kernel(bf16 *y, const bf16 *x, const bf16 *w,
-			const int32_t *end, struct tiles t, int64_t out,
-			int64_t deep)
+	rows_mma_kernel(T *y, const T *x, const T *w, const int32_t *end,
+			struct tiles t, int64_t out, int64_t deep)
 {
-	extern __shared__ __align__(16) bf16 area[];
+	extern __shared__ __align__(16) char area[];
 	struct tile mine;
 	struct part acc;
 	int64_t col;
@@ -339,21 +336,23 @@ static __global__ void __launch_bounds__(THREADS)
 		return;
 	col *= BN;
 	w += mine.expert * out * deep + (TURNED ? col : col * deep);
-	product<false, TURNED>(acc, {x + mine.row * deep, deep, rows},
-			       {w, TURNED ? out : deep, out - col}, deep, area);
+	product<false, TURNED, T>(acc, {x + mine.row * deep, deep, rows},
+				  {w, TURNED ? out : deep, out - col}, deep,
+				  (T *)area);
 	y += mine.row * out + col;
 	acc.each([&](int r, int c, float v, float next) {
 		if (r < rows && c < out - col)
-			*(uint32_t *)(y + r * out + c) = pack(v, next);
+			*(uint32_t *)(y + r * out + c) = pack<T>(v, next);
 	});
 }
 
 /* dw (out, in) += dy^T x of an expert's rows. */
+template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-	weight_mma_kernel(float *dw, const bf16 *dy, const bf16 *x,
+	weight_mma_kernel(float *dw, const T *dy, const T *x,
 			  const int32_t *end, int64_t out, int64_t in)
 {
-	extern __shared__ __align__(16) bf16 area[];
+	extern __shared__ __align__(16) char area[];
 	int64_t e = blockIdx.z, first = e ? end[e - 1] : 0;
 	int64_t rows = end[e] - first;
 	int64_t r0 = (int64_t)blockIdx.y * BM, c0 = (int64_t)blockIdx.x * BN;
@@ -361,8 +360,9 @@ static __global__ void __launch_bounds__(THREADS)
 
 	if (!rows)
 		return;
-	product<true, true>(acc, {dy + first * out + r0, out, out - r0},
-			    {x + first * in + c0, in, in - c0}, rows, area);
+	product<true, true, T>(acc, {dy + first * out + r0, out, out - r0},
+			       {x + first * in + c0, in, in - c0}, rows,
+			       (T *)area);
 	dw += (e * out + r0) * in + c0;
 	acc.each([&](int r, int c, float v, float next) {
 		float2 *to = (float2 *)(dw + r * in + c);
@@ -472,20 +472,21 @@ static __global__ void weight_plain_kernel(float *dw, const T *dy, const T *x,
 /* Bytes of the slices' memory; KERNEL is told that it may use so much. */
 template <typename F> static int slices_for(F *kernel)
 {
-	int bytes = STAGES * 2 * SIDE * (int)sizeof(bf16);
+	int bytes = STAGES * 2 * SIDE * (int)sizeof(uint16_t);
 
 	cudaFuncSetAttribute(
 		kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 	return bytes;
 }
 
-/* Whether the tensor cores can have it: bf16, rows of whole packs. */
+/* What the tensor cores can have: 16 bits, and rows of whole packs. */
+template <typename T> constexpr bool SHORT = sizeof(T) == 2;
+
 template <typename T>
 static bool has_packs(std::initializer_list<const void *> pointers, int64_t out,
 		      int64_t in)
 {
-	return sizeof(T) == 2 && aligned(pointers) && out % 8 == 0 &&
-	       in % 8 == 0;
+	return SHORT<T> && aligned(pointers) && out % 8 == 0 && in % 8 == 0;
 }
 
 /* Of each expert: y (R, out) = x (R, deep) and its weight. */
@@ -498,14 +499,18 @@ static void rows_product(struct queue *q, void *y, const void *x, const void *w,
 	struct tiles t = tiles_of(q, end, R, experts, packs ? BM : PLAIN);
 	int64_t cols = ceil_div(out, packs ? BN : PLAIN);
 
-	if (packs)
-		LAUNCH(q, rows_mma_kernel<TURNED>, tile_blocks(q, &t, cols),
-		       THREADS, slices_for(rows_mma_kernel<TURNED>), (bf16 *)y,
-		       (const bf16 *)x, (const bf16 *)w, end, t, out, deep);
-	else
-		LAUNCH(q, (rows_plain_kernel<T, TURNED>),
-		       tile_blocks(q, &t, cols), THREADS, 0, (T *)y,
-		       (const T *)x, (const T *)w, end, t, out, deep);
+	if constexpr (SHORT<T>)
+		if (packs) {
+			auto *kernel = rows_mma_kernel<TURNED, T>;
+
+			LAUNCH(q, kernel, tile_blocks(q, &t, cols), THREADS,
+			       slices_for(kernel), (T *)y, (const T *)x,
+			       (const T *)w, end, t, out, deep);
+			return;
+		}
+	LAUNCH(q, (rows_plain_kernel<T, TURNED>), tile_blocks(q, &t, cols),
+	       THREADS, 0, (T *)y, (const T *)x, (const T *)w, end, t, out,
+	       deep);
 }
 
 template <typename T>
@@ -535,14 +540,17 @@ void cuda_moe<T>::bwd_w(struct queue *q, void *dw, const void *dy,
 		  (unsigned)experts);
 
 	(void)R;
-	if (packs)
-		LAUNCH(q, weight_mma_kernel, grid, THREADS,
-		       slices_for(weight_mma_kernel), (float *)dw,
-		       (const bf16 *)dy, (const bf16 *)x, end, out, in);
-	else
-		LAUNCH(q, weight_plain_kernel<T>, grid, THREADS, 0, (float *)dw,
-		       (const T *)dy, (const T *)x, end, out, in);
+	if constexpr (SHORT<T>)
+		if (packs) {
+			LAUNCH(q, weight_mma_kernel<T>, grid, THREADS,
+			       slices_for(weight_mma_kernel<T>), (float *)dw,
+			       (const T *)dy, (const T *)x, end, out, in);
+			return;
+		}
+	LAUNCH(q, weight_plain_kernel<T>, grid, THREADS, 0, (float *)dw,
+	       (const T *)dy, (const T *)x, end, out, in);
 }
 
 template struct cuda_moe<float>;
 template struct cuda_moe<bf16>;
+template struct cuda_moe<fp16>;

@@ -332,3 +332,4 @@ void cuda_norm<T>::bwd(struct queue *q, void *dx, void *dw, void *db,
 
 template struct cuda_norm<float>;
 template struct cuda_norm<bf16>;
+template struct cuda_norm<fp16>;

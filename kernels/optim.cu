@@ -136,3 +136,6 @@ template void cuda_adamw<float>(struct queue *, void *, void *, void *, void *,
 template void cuda_adamw<bf16>(struct queue *, void *, void *, void *, void *,
 			       const void *, int64_t, const struct kern_adam *,
 			       bool);
+template void cuda_adamw<fp16>(struct queue *, void *, void *, void *, void *,
+			       const void *, int64_t, const struct kern_adam *,
+			       bool);

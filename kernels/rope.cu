@@ -94,3 +94,4 @@ void cuda_rope<T>::at(struct queue *q, void *qkv, const void *table,
 
 template struct cuda_rope<float>;
 template struct cuda_rope<bf16>;
+template struct cuda_rope<fp16>;

@@ -194,3 +194,4 @@ void cuda_route<T>::fwd(struct queue *q, void *prob, int32_t *map,
 
 template struct cuda_route<float>;
 template struct cuda_route<bf16>;
+template struct cuda_route<fp16>;

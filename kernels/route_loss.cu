@@ -340,3 +340,4 @@ void cuda_route<T>::balance(struct queue *q, void *bias, void *master,
 
 template struct cuda_route<float>;
 template struct cuda_route<bf16>;
+template struct cuda_route<fp16>;

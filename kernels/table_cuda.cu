@@ -37,3 +37,4 @@
 
 const struct kern kern_cuda_f32 = {.name = "cuda_f32", TABLE(float)};
 const struct kern kern_cuda_bf16 = {.name = "cuda_bf16", TABLE(bf16)};
+const struct kern kern_cuda_fp16 = {.name = "cuda_fp16", TABLE(fp16)};

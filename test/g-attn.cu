@@ -69,7 +69,7 @@ static void test_small(const struct kern &k, enum type t,
 	std::vector<double> o_ref, lse_ref, qkv_ref = qkv->ref;
 	const int32_t *begin = d.docs ? starts.data() : NULL;
 
-	o->tol = t == BF16 ? 5e-3 : 3e-6;
+	o->tol = tol_of(t, 3e-6, 5e-3);
 	lse->tol = 3e-6;
 	check(
 		[&] {
@@ -95,8 +95,8 @@ static void test_small(const struct kern &k, enum type t,
 	struct arr *dout = in(t, N * d.H * d.Dv), *dqkv = out(t, N * row);
 	struct arr *dsink = inout(F32, d.H);
 
-	dqkv->tol = t == BF16 ? 6e-3 : 5e-6;
-	dsink->tol = t == BF16 ? 1e-3 : 5e-6;
+	dqkv->tol = tol_of(t, 5e-6, 6e-3);
+	dsink->tol = tol_of(t, 5e-6, 1e-3);
 	check(
 		[&] {
 			cpu.attn_bwd(NULL, ref(dqkv),
@@ -159,8 +159,31 @@ static void test_smalls(const struct kern &k, enum type t, enum kern_attn who)
 	}
 }
 
+/* Gradients that fp16 cannot hold are infinite or no numbers, never less. */
+static void test_overflow(int64_t D, enum kern_attn who)
+{
+	const struct kern &k = kern_cuda_fp16;
+	struct kern_attn_dims d = dims_new(1, 100, 2, 1, D, who);
+	int64_t N = d.B * d.T, row = kern_attn_row(&d);
+	struct arr *scratch = scratch_new(k.attn_scratch(&d));
+	struct arr *o = out(FP16, N * d.H * D), *lse = out(F32, d.H * N);
+	struct arr *qkv = in(FP16, N * row), *dqkv = out(FP16, N * row);
+	std::vector<double> large((size_t)(N * d.H * D), 6e4);
+	struct arr *dout = with(FP16, large, false);
+
+	k.attn_fwd(queue, dev(o), dev(lse), dev(qkv), NULL, NULL, dev(scratch),
+		   &d);
+	k.attn_bwd(queue, dev(dqkv), NULL, dev(dout), dev(o), dev(lse),
+		   dev(qkv), NULL, NULL, dev(scratch), &d);
+	result(finite(o) && !finite(dqkv),
+	       "%s attn_bwd D %ld%s too large a gradient shows", k.name,
+	       (long)D, who == KERN_ATTN_CUDNN ? " cudnn" : "");
+	release();
+}
+
 /* Numbers in (-1.7, 1.7). */
-static __global__ void random_kernel(bf16 *p, size_t n, uint32_t seed)
+template <typename T>
+static __global__ void random_kernel(T *p, size_t n, uint32_t seed)
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;
 	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -171,7 +194,7 @@ static __global__ void random_kernel(bf16 *p, size_t n, uint32_t seed)
 		h ^= h >> 15;
 		h *= 2246822519u;
 		h ^= h >> 13;
-		p[i] = (bf16)((float)(int32_t)h * 0x1.b4p-31f);
+		p[i] = (T)((float)(int32_t)h * 0x1.b4p-31f);
 	}
 }
 
@@ -181,8 +204,9 @@ struct difference {
 	double d, y;
 };
 
-static __global__ void difference_kernel(struct difference *to, const bf16 *x,
-					 const bf16 *y, size_t n)
+template <typename T>
+static __global__ void difference_kernel(struct difference *to, const T *x,
+					 const T *y, size_t n)
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;
 	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -192,8 +216,8 @@ static __global__ void difference_kernel(struct difference *to, const bf16 *x,
 	for (; i < n; i += step) {
 		double a = (double)(float)x[i], b = (double)(float)y[i];
 
-		elements += !(__bfloat16_as_ushort(x[i]) ==
-			      __bfloat16_as_ushort(y[i]));
+		elements +=
+			((const uint16_t *)x)[i] != ((const uint16_t *)y)[i];
 		d += (a - b) * (a - b);
 		square += b * b;
 	}
@@ -208,9 +232,10 @@ struct outputs {
 	char *at;
 };
 
-struct large {
+template <typename T> struct large {
+	const struct kern *k;
 	struct kern_attn_dims d;
-	bf16 *qkv, *dout;
+	T *qkv, *dout;
 	struct outputs first, again;
 	char *scratch;
 	size_t scratch_bytes;
@@ -218,7 +243,7 @@ struct large {
 	struct err e;
 };
 
-static void *room(struct large *l, size_t bytes)
+template <typename T> static void *room(large<T> *l, size_t bytes)
 {
 	void *p = device_alloc(bytes, &l->e);
 
@@ -229,11 +254,14 @@ static void *room(struct large *l, size_t bytes)
 	return p;
 }
 
-static void large_open(struct large *l, const struct kern_attn_dims &d)
+template <typename T>
+static void large_open(large<T> *l, const struct kern &k,
+		       const struct kern_attn_dims &d)
 {
 	struct kern_attn_dims own = d;
 	size_t tokens = (size_t)(d.B * d.T), row = (size_t)(d.H + 2 * d.G);
 
+	l->k = &k;
 	l->d = d;
 	l->first.o = tokens * (size_t)(d.H * d.D) * 2;
 	l->first.dqkv = tokens * row * (size_t)d.D * 2;
@@ -243,12 +271,12 @@ static void large_open(struct large *l, const struct kern_attn_dims &d)
 
 	l->first.at = (char *)room(l, all);
 	l->again.at = (char *)room(l, all);
-	l->qkv = (bf16 *)room(l, l->first.dqkv);
-	l->dout = (bf16 *)room(l, l->first.o);
+	l->qkv = (T *)room(l, l->first.dqkv);
+	l->dout = (T *)room(l, l->first.o);
 	own.backend = KERN_ATTN_OWN;
-	l->scratch_bytes = kern_cuda_bf16.attn_scratch(&d);
-	if (l->scratch_bytes < kern_cuda_bf16.attn_scratch(&own))
-		l->scratch_bytes = kern_cuda_bf16.attn_scratch(&own);
+	l->scratch_bytes = k.attn_scratch(&d);
+	if (l->scratch_bytes < k.attn_scratch(&own))
+		l->scratch_bytes = k.attn_scratch(&own);
 	l->scratch = (char *)room(l, l->scratch_bytes);
 	l->difference = (struct difference *)room(l, sizeof(*l->difference));
 	random_kernel<<<1024, 256, 0, queue->stream>>>(
@@ -257,7 +285,7 @@ static void large_open(struct large *l, const struct kern_attn_dims &d)
 						       rnd32());
 }
 
-static void large_close(struct large *l)
+template <typename T> static void large_close(large<T> *l)
 {
 	device_free(l->first.at);
 	device_free(l->again.at);
@@ -268,10 +296,11 @@ static void large_close(struct large *l)
 }
 
 /* Forward and backward of D, from sample FIRST on. */
-static void large_ops(struct large *l, const struct outputs &to,
+template <typename T>
+static void large_ops(large<T> *l, const struct outputs &to,
 		      const struct kern_attn_dims &d, int64_t first)
 {
-	const struct kern &k = kern_cuda_bf16;
+	const struct kern &k = *l->k;
 	size_t B = (size_t)l->d.B, b = (size_t)first;
 	char *o = to.at + to.o / B * b;
 	char *dqkv = to.at + to.o + to.dqkv / B * b;
@@ -284,7 +313,8 @@ static void large_ops(struct large *l, const struct outputs &to,
 		   &d);
 }
 
-static void large_poison(struct large *l, const struct outputs &to)
+template <typename T>
+static void large_poison(large<T> *l, const struct outputs &to)
 {
 	if (device_fill(queue, to.at, 0xff, to.o + to.dqkv + to.lse, &error) ||
 	    device_fill(queue, l->scratch, 0xff, l->scratch_bytes, &error))
@@ -292,7 +322,8 @@ static void large_poison(struct large *l, const struct outputs &to)
 }
 
 /* Of l->again from l->first: of o and dqkv, and of lse if BITS. */
-static struct difference large_compare(struct large *l, bool bits)
+template <typename T>
+static struct difference large_compare(large<T> *l, bool bits)
 {
 	const struct outputs &a = l->again, &b = l->first;
 	size_t n = a.o + a.dqkv + (bits ? a.lse : 0);
@@ -301,7 +332,7 @@ static struct difference large_compare(struct large *l, bool bits)
 	if (device_fill(queue, l->difference, 0, sizeof(found), &error))
 		die("clear");
 	difference_kernel<<<1024, 256, 0, queue->stream>>>(
-		l->difference, (bf16 *)a.at, (bf16 *)b.at, n / 2);
+		l->difference, (T *)a.at, (T *)b.at, n / 2);
 	if (device_copy(queue, &found, l->difference, sizeof(found), &error) ||
 	    device_queue_wait(queue, &error))
 		die("compare");
@@ -309,13 +340,13 @@ static struct difference large_compare(struct large *l, bool bits)
 }
 
 /* The second run's launches are played back from a graph. */
-static void large_captured(struct large *l)
+template <typename T> static void large_captured(large<T> *l)
 {
 	cudaGraph_t graph = NULL;
 	cudaGraphExec_t exec = NULL;
 	cudaStream_t s = queue->stream;
 
-	if (kern_cudnn_prepare(queue, &l->d, &error))
+	if (kern_cudnn_prepare(queue, &l->d, std::is_same_v<T, fp16>, &error))
 		die("prepare");
 	large_poison(l, l->again);
 	if (cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal))
@@ -329,18 +360,20 @@ static void large_captured(struct large *l)
 	cudaGraphDestroy(graph);
 }
 
-static void test_large(const struct kern_attn_dims &d)
+template <typename T>
+static void test_large(const struct kern &k, enum type t,
+		       const struct kern_attn_dims &d)
 {
-	struct large l = {};
+	large<T> l = {};
 	struct kern_attn_dims other = d;
 	struct difference x;
 	char name[100];
 
-	snprintf(name, sizeof(name), "cudnn (%ld, %ld, %ld, %ld, %ld)",
-		 (long)d.B, (long)d.H, (long)d.G, (long)d.T, (long)d.D);
+	snprintf(name, sizeof(name), "%s cudnn (%ld, %ld, %ld, %ld, %ld)",
+		 k.name, (long)d.B, (long)d.H, (long)d.G, (long)d.T, (long)d.D);
 	if (!strstr(name, only))
 		return;
-	large_open(&l, d);
+	large_open(&l, k, d);
 	large_captured(&l);
 	large_poison(&l, l.first);
 	large_ops(&l, l.first, d, 0);
@@ -359,12 +392,12 @@ static void test_large(const struct kern_attn_dims &d)
 	other.backend = KERN_ATTN_OWN;
 	large_ops(&l, l.again, other, 0);
 	x = large_compare(&l, false);
-	result(sqrt(x.d / x.y) < 1e-2, "%s against the own kernel: %.1e", name,
-	       sqrt(x.d / x.y));
+	result(sqrt(x.d / x.y) < tol_of(t, 0, 1e-2),
+	       "%s against the own kernel: %.1e", name, sqrt(x.d / x.y));
 	large_close(&l);
 }
 
-static void test_cudnn(void)
+template <typename T> static void test_cudnn(const struct kern &k, enum type t)
 {
 	static const int64_t shapes[][5] = {
 		{3, 1000, 6, 2, 64},   {64, 1024, 12, 12, 64},
@@ -374,16 +407,17 @@ static void test_cudnn(void)
 	size_t version;
 
 	if (kern_cudnn_load(&version, &error)) {
-		result(true, "cudnn # SKIP %s", error.text);
+		result(true, "%s cudnn # SKIP %s", k.name, error.text);
 		return;
 	}
 	printf("# cuDNN %zu\n", version);
-	test_smalls(kern_cuda_bf16, BF16, KERN_ATTN_CUDNN);
-	test_small(kern_cuda_f32, F32,
-		   dims_new(2, 100, 4, 2, 64, KERN_ATTN_CUDNN), 0);
+	test_smalls(k, t, KERN_ATTN_CUDNN);
+	if (t == FP16)
+		test_overflow(64, KERN_ATTN_CUDNN);
 	for (const int64_t *s : shapes)
-		test_large(dims_new(s[0], s[1], s[2], s[3], s[4],
-				    KERN_ATTN_CUDNN));
+		test_large<T>(k, t,
+			      dims_new(s[0], s[1], s[2], s[3], s[4],
+				       KERN_ATTN_CUDNN));
 }
 
 int main(int argc, char **argv)
@@ -392,8 +426,15 @@ int main(int argc, char **argv)
 		return 0;
 	test_smalls(kern_cuda_f32, F32, KERN_ATTN_OWN);
 	test_smalls(kern_cuda_bf16, BF16, KERN_ATTN_OWN);
+	test_smalls(kern_cuda_fp16, FP16, KERN_ATTN_OWN);
+	for (int64_t D : {20, 64, 128, 256})
+		test_overflow(D, KERN_ATTN_OWN);
 	test_more(kern_cuda_f32, F32, KERN_ATTN_OWN);
 	test_more(kern_cuda_bf16, BF16, KERN_ATTN_CUDNN);
-	test_cudnn();
+	test_more(kern_cuda_fp16, FP16, KERN_ATTN_CUDNN);
+	test_cudnn<bf16>(kern_cuda_bf16, BF16);
+	test_cudnn<fp16>(kern_cuda_fp16, FP16);
+	test_small(kern_cuda_f32, F32,
+		   dims_new(2, 100, 4, 2, 64, KERN_ATTN_CUDNN), 0);
 	return test_close();
 }

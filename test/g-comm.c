@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "lib/base/half.h"
 #include "test/gpu-comm-test.h"
 
 static int tests, failures;
@@ -33,9 +34,11 @@ static void ok(bool passed, const char *fmt, ...)
 /* --- numbers that every type holds, as do their sums over 16 ranks --------- */
 
 static const size_t size_of[] = {
-	[COMM_F32] = 4, [COMM_F64] = 8, [COMM_BF16] = 2};
-static const char *const type_name[] = {
-	[COMM_F32] = "fp32", [COMM_F64] = "fp64", [COMM_BF16] = "bf16"};
+	[COMM_F32] = 4, [COMM_F64] = 8, [COMM_BF16] = 2, [COMM_FP16] = 2};
+static const char *const type_name[] = {[COMM_F32] = "fp32",
+					[COMM_F64] = "fp64",
+					[COMM_BF16] = "bf16",
+					[COMM_FP16] = "fp16"};
 
 static double value(int r, int64_t i)
 {
@@ -45,30 +48,23 @@ static double value(int r, int64_t i)
 static void put(enum comm_type type, void *buf, int64_t i, double x)
 {
 	float f = (float)x;
-	uint32_t bits;
 
-	if (type == COMM_F64)
-		((double *)buf)[i] = x;
-	if (type == COMM_F32)
-		((float *)buf)[i] = f;
-	if (type != COMM_BF16)
-		return;
-	memcpy(&bits, &f, sizeof(bits));
-	((uint16_t *)buf)[i] = (uint16_t)(bits >> 16);
+	switch (type) {
+	case COMM_F64: ((double *)buf)[i] = x; break;
+	case COMM_F32: ((float *)buf)[i] = f; break;
+	case COMM_BF16: ((uint16_t *)buf)[i] = bf16_round(f); break;
+	case COMM_FP16: ((uint16_t *)buf)[i] = fp16_round(f); break;
+	}
 }
 
 static double get(enum comm_type type, const void *buf, int64_t i)
 {
-	uint32_t bits;
-	float f;
-
-	if (type == COMM_F64)
-		return ((const double *)buf)[i];
-	if (type == COMM_F32)
-		return (double)((const float *)buf)[i];
-	bits = (uint32_t)((const uint16_t *)buf)[i] << 16;
-	memcpy(&f, &bits, sizeof(f));
-	return (double)f;
+	switch (type) {
+	case COMM_F64: return ((const double *)buf)[i];
+	case COMM_F32: return (double)((const float *)buf)[i];
+	case COMM_BF16: return (double)bf16_widen(((const uint16_t *)buf)[i]);
+	default: return (double)fp16_widen(((const uint16_t *)buf)[i]);
+	}
 }
 
 static double expected(enum comm_op op, int size, int64_t n, int64_t i)
@@ -151,7 +147,7 @@ static void check_collectives(struct comm_group *g)
 	};
 
 	for (int op = COMM_SUM; op <= COMM_ALL_GATHER; op++)
-		for (int type = COMM_F32; type <= COMM_BF16; type++) {
+		for (int type = COMM_F32; type <= COMM_FP16; type++) {
 			bool passed = true;
 
 			for (int k = 0; k < 10; k++)

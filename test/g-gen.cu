@@ -109,7 +109,7 @@ static void test_attn(const struct kern &k, enum type t,
 	struct arr *sink = d.sink == KERN_SINK_LEARNED ? in(t, d.H, 2) : NULL;
 	struct arr *scratch = scratch_new(kern_attn_at_scratch_cuda(&d, room));
 
-	o->tol = t == BF16 ? 5e-3 : 3e-6;
+	o->tol = tol_of(t, 3e-6, 5e-3);
 	keys->tol = values->tol = 0;
 	check(
 		[&] {
@@ -244,5 +244,6 @@ int main(int argc, char **argv)
 		return 0;
 	test_gen(kern_cuda_f32, F32);
 	test_gen(kern_cuda_bf16, BF16);
+	test_gen(kern_cuda_fp16, FP16);
 	return test_close();
 }

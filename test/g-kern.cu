@@ -98,7 +98,7 @@ static void test_norm(const struct kern &k, enum type t, int64_t C, bool rms,
 	struct arr *b = rms ? NULL : in(t, C), *dx, *dw, *db, *dy, *dres;
 
 	drop_set(branch && C % 2 ? 0.1 : 0, 3);
-	stat->tol = t == BF16 && branch ? 3e-3 : 2e-6;
+	stat->tol = branch ? tol_of(t, 2e-6, 3e-3) : 2e-6;
 	check(BOTH(k, norm_fwd, P(y), P(xout), P(stat), P(x), P(br), P(bias),
 		   P(w), P(b), &dims, &drop),
 	      "%s norm_fwd C %ld%s%s%s", k.name, C, rms ? " rms" : "",
@@ -230,7 +230,9 @@ static void test_ce(const struct kern &k, enum type t, int64_t N, int64_t V,
 	int64_t first = 100;
 	struct arr *m = out(F32, N), *sums = out(F32, 2 * N);
 	struct arr *logits = inout(t, N * V, 4), *loss = inout(F64, 1);
-	struct arr *coef = in(F64, 1), *right = inout(F64, 1);
+	/* a loss is scaled in fp16, or its gradients vanish */
+	struct arr *coef = in(F64, 1, t == FP16 ? 1024 : 1);
+	struct arr *right = inout(F64, 1);
 	struct arr *labels = ints(N, -20, (int32_t)(V + 150));
 
 	loss->tol = 2e-6;
@@ -258,8 +260,8 @@ static void test_optim(const struct kern &k, enum type t, int64_t n, bool decay)
 	for (double &x : squares)
 		x *= x;
 	v = with(F32, squares, true);
-	if (t == BF16)
-		low = out(BF16, n);
+	if (t != F32)
+		low = out(t, n);
 	memcpy(hd->init.data(), &h, sizeof(h));
 	upload(hd);
 	check(
@@ -314,6 +316,34 @@ static void test_scalars(const struct kern &k, bool counts, double clip)
 	a->tol = 1e-14;
 	check(BOTH(k, clip, (struct kern_scalars *)P(a)),
 	      "%s clip %g per token %d", k.name, clip, counts);
+}
+
+/* A gradient that fp16 cannot hold is found, and the step is skipped. */
+static void test_overflow(void)
+{
+	const struct kern &k = kern_cuda_fp16;
+	int64_t N = 48, C = 64;
+	std::vector<double> large((size_t)(N * C), 6e4);
+	struct kern_scalars s = {}, got;
+	std::vector<double> words(sizeof(s) / sizeof(double));
+	struct arr *dy = with(FP16, large, false), *w = in(FP16, C * C);
+	struct arr *dx = out(FP16, N * C), *x = in(FP16, N * C);
+	struct arr *dw = inout(F32, C * C), *a;
+
+	s.loss_scale = 1024;
+	memcpy(words.data(), &s, sizeof(s));
+	a = with(F64, words, true);
+	k.linear_bwd_x(queue, dev(dx), dev(dy), dev(w), N, C, C);
+	k.linear_bwd_w(queue, dev(dw), dev(dx), dev(x), N, C, C);
+	k.sumsq(queue, ((struct kern_scalars *)dev(a))->metrics + METRIC_SUMSQ,
+		dev(dw), dw->n);
+	k.clip(queue, (struct kern_scalars *)dev(a));
+	if (device_copy(queue, &got, dev(a), sizeof(got), &error) ||
+	    device_queue_wait(queue, &error))
+		die("scalars");
+	result(!finite(dx) && !finite(dw) && got.adam[0].skip == 1,
+	       "%s too large a gradient skips the step", k.name);
+	release();
 }
 
 static void test_elem(const struct kern &k, enum type t, int64_t n)
@@ -429,5 +459,7 @@ int main(int argc, char **argv)
 		return 0;
 	test_all(kern_cuda_f32, F32);
 	test_all(kern_cuda_bf16, BF16);
+	test_all(kern_cuda_fp16, FP16);
+	test_overflow();
 	return test_close();
 }

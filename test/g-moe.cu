@@ -155,7 +155,7 @@ static void test_balance(const struct kern &k, enum type t)
 {
 	struct kern_moe_dims d = {};
 	int64_t n = 300;
-	struct arr *p = inout(F32, n), *low = t == BF16 ? out(BF16, n) : NULL;
+	struct arr *p = inout(F32, n), *low = t != F32 ? out(t, n) : NULL;
 	std::vector<double> loads;
 	struct arr *count;
 
@@ -337,5 +337,6 @@ int main(int argc, char **argv)
 	make_routers();
 	test_moe(kern_cuda_f32, F32);
 	test_moe(kern_cuda_bf16, BF16);
+	test_moe(kern_cuda_fp16, FP16);
 	return test_close();
 }

@@ -36,10 +36,10 @@ static desc_t device_read(const struct cudnn *lib, const char *path)
 
 /* WANT: the workspace's exact size, or -1 if only its bound is known. */
 static void test_plan(const struct cudnn *lib, desc_t device,
-		      const struct kern_attn_dims *d, bool bwd, int64_t batch,
-		      int64_t engine, int64_t want)
+		      const struct kern_attn_dims *d, bool fp16, bool bwd,
+		      int64_t batch, int64_t engine, int64_t want)
 {
-	struct attn_graph g = attn_graph(d, bwd, batch);
+	struct attn_graph g = attn_graph(d, fp16, bwd, batch);
 	struct attn_engine e = attn_graph_plan(lib, NULL, device, &g);
 	int64_t most = kern_cudnn_workspace(d);
 	bool good = e.status == CUDNN_STATUS_SUCCESS ||
@@ -51,16 +51,18 @@ static void test_plan(const struct cudnn *lib, desc_t device,
 	       (want < 0 ? e.workspace <= most : e.workspace == want);
 	tests++;
 	failures += !good;
-	printf("%sok %d - %s (%ld, %ld, %ld, %ld, %ld) in %ld: engine %ld, "
+	printf("%sok %d - %s %s (%ld, %ld, %ld, %ld, %ld) in %ld: engine %ld, "
 	       "workspace %ld of %ld, %s: %s\n",
-	       good ? "" : "not ", tests, bwd ? "bwd" : "fwd", (long)d->B,
-	       (long)d->H, (long)d->G, (long)d->T, (long)d->D, (long)batch,
-	       (long)e.engine, (long)e.workspace, (long)most, e.step,
+	       good ? "" : "not ", tests, fp16 ? "fp16" : "bf16",
+	       bwd ? "bwd" : "fwd", (long)d->B, (long)d->H, (long)d->G,
+	       (long)d->T, (long)d->D, (long)batch, (long)e.engine,
+	       (long)e.workspace, (long)most, e.step,
 	       lib->cudnnGetErrorString(e.status));
 	fflush(stdout);
 }
 
-static void test_dims(const struct cudnn *lib, desc_t device, const int64_t *s)
+static void test_dims(const struct cudnn *lib, desc_t device, bool fp16,
+		      const int64_t *s)
 {
 	struct kern_attn_dims d = {};
 	struct kern_cudnn_view v;
@@ -72,11 +74,12 @@ static void test_dims(const struct cudnn *lib, desc_t device, const int64_t *s)
 	d.T = s[3];
 	d.D = d.Dv = s[4];
 	v = kern_cudnn_view(&d);
-	test_plan(lib, device, &d, false, v.batch, d.T > 1 ? 2 : 1, -1);
-	test_plan(lib, device, &d, true, v.chunk, bwd,
+	test_plan(lib, device, &d, fp16, false, v.batch, d.T > 1 ? 2 : 1, -1);
+	test_plan(lib, device, &d, fp16, true, v.chunk, bwd,
 		  d.T % 128 ? -1 : kern_cudnn_workspace(&d));
 	if (v.batch % v.chunk)
-		test_plan(lib, device, &d, true, v.batch % v.chunk, bwd, -1);
+		test_plan(lib, device, &d, fp16, true, v.batch % v.chunk, bwd,
+			  -1);
 }
 
 int main(int argc, char **argv)
@@ -104,7 +107,8 @@ int main(int argc, char **argv)
 		return 1;
 	printf("# cuDNN %zu\n", lib->cudnnGetVersion());
 	for (const int64_t *s : shapes)
-		test_dims(lib, device, s);
+		for (bool fp16 : {false, true})
+			test_dims(lib, device, fp16, s);
 	printf("1..%d\n", tests);
 	lib->cudnnBackendDestroyDescriptor(device);
 	return failures != 0;

@@ -17,8 +17,8 @@
 
 #include "kernels/kern_cuda.h"
 
-enum type { F32, BF16, F64, I32 };
-static const size_t type_size[] = {4, 2, 8, 4};
+enum type { F32, BF16, FP16, F64, I32 };
+static const size_t type_size[] = {4, 2, 2, 8, 4};
 
 #define GUARD 256 /* bytes before and behind each array, kept at 0xa5 */
 
@@ -73,6 +73,8 @@ static double rounded(enum type t, double x)
 		return (double)(float)x;
 	if (t == BF16)
 		return (double)(float)(bf16)(float)x;
+	if (t == FP16)
+		return (double)(float)(fp16)(float)x;
 	return x;
 }
 
@@ -82,6 +84,8 @@ static void put(enum type t, void *p, int64_t i, double x)
 		((float *)p)[i] = (float)x;
 	else if (t == BF16)
 		((bf16 *)p)[i] = (bf16)(float)x;
+	else if (t == FP16)
+		((fp16 *)p)[i] = (fp16)(float)x;
 	else
 		((double *)p)[i] = x;
 }
@@ -92,9 +96,17 @@ static double get(enum type t, const void *p, int64_t i)
 		return (double)((const float *)p)[i];
 	if (t == BF16)
 		return (double)(float)((const bf16 *)p)[i];
+	if (t == FP16)
+		return (double)(float)((const fp16 *)p)[i];
 	if (t == I32)
 		return (double)((const int32_t *)p)[i];
 	return ((const double *)p)[i];
+}
+
+/* F32 for float, BF for bf16, and for fp16, with three bits more, BF / 8. */
+static double tol_of(enum type t, double f32, double bf)
+{
+	return t == F32 ? f32 : t == BF16 ? bf : bf / 8;
 }
 
 static void upload(struct arr *a)
@@ -117,7 +129,7 @@ static struct arr *arr_new(enum type t, int64_t n, bool out)
 	a->out = out;
 	a->bytes = (size_t)n * type_size[t];
 	/* bf16: half a unit of the last place, should one element count */
-	a->tol = t == BF16 ? 4e-3 : t == F64 ? 1e-6 : 2e-6;
+	a->tol = t == F64 ? 1e-6 : t == I32 ? 0 : tol_of(t, 2e-6, 4e-3);
 	a->init.resize(a->bytes + 1);
 	a->dev = (char *)device_alloc(a->bytes + 2 * GUARD, &error);
 	if (!a->dev)
@@ -244,6 +256,18 @@ static double distance(struct arr *a)
 		r += a->ref[i] * a->ref[i];
 	}
 	return sqrt(d) / (r > 0 ? sqrt(r) : 1);
+}
+
+/* Whether each element, on the device, is a finite number. */
+static inline bool finite(struct arr *a)
+{
+	bool guarded = true;
+
+	download(a, a->got, &guarded);
+	for (int64_t i = 0; i < a->n; i++)
+		if (!isfinite(get(a->type, a->got.data(), i)))
+			return false;
+	return guarded;
 }
 
 static void release(void)

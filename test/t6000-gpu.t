@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Training on a GPU: the ops and the golden gradients, bf16 beside fp32 on the
-# CPU, the same bits twice, checkpoints there and back.  Generation: the tokens
-# that transformers and the CPU generate.
+# Training on a GPU: the ops and the golden gradients, bf16 and fp16 beside fp32
+# on the CPU, the same bits twice, the same scales of the loss, checkpoints
+# there and back.  Generation: the tokens that transformers and the CPU generate.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
 . test/train.sh
 gpu='spec.device="cuda"' cpu='spec.device="cpu"' bf16='spec.params_dtype="bf16"'
+fp16='spec.params_dtype="fp16"'
 
 CUDA_VISIBLE_DEVICES='' worker "$T/none" llama 1 "$gpu" 'spec.params_dtype="fp32"'
 is "no GPU to be seen: exit 5" $? 5
@@ -32,7 +33,9 @@ for program in g-kern g-moe g-attn g-gen; do
 done
 run "$TRISECT_BUILD/test/u-golden"
 is "golden gradients" $rc 0
-like "on the GPU too" "$out$err" 'llama "fp32" GPU: loss off by'
+for type in fp32 fp16; do
+	like "on the GPU too, in $type" "$out$err" "llama \"$type\" GPU: loss off by"
+done
 
 steps=(run.train_iters=20 run.lr_decay_iters=20 run.lr=1e-3 run.lr_warmup_init=0.0 run.min_lr=0.0
 	run.hidden_dropout=0.0 run.attention_dropout=0.0)
@@ -42,11 +45,46 @@ worker "$T/bf16" llama 1 "$bf16" "$gpu" "${steps[@]}"
 worker "$T/again" llama 1 "$bf16" "$gpu" "${steps[@]}"
 ok "fp32: the CPU's losses" same_losses "$T/cpu" "$T/fp32" 1e-5 20
 ok "bf16: each near them" same_losses "$T/cpu" "$T/bf16" 2e-2 20
-mean=$(paste <(losses "$T/cpu") <(losses "$T/bf16") |
-	awk '{ d = $2 - $4; sum += d < 0 ? -d : d } END { print sum / NR }')
+mean() { # mean A B: how far their losses are from each other, on average
+	paste <(losses "$1") <(losses "$2") |
+		awk '{ d = $2 - $4; sum += d < 0 ? -d : d } END { print sum / NR }'
+}
+mean=$(mean "$T/cpu" "$T/bf16")
 ok "bf16: nearer on average ($mean)" awk "BEGIN { exit !($mean < 5e-3) }"
 ok "bf16: twice the same bits" equal_losses "$T/bf16" "$T/again" 20
 ok "and the same weights, masters and moments" ckpt-merge diff "$T/bf16" "$T/again"
+
+for dir in fp16 fp16-again; do
+	worker "$T/$dir" llama 1 "$fp16" "$gpu" "${steps[@]}" run.loss_scale=1024.0
+done
+ok "fp16: each near the CPU's losses in fp32" same_losses "$T/cpu" "$T/fp16" 1e-3 20
+mean=$(mean "$T/cpu" "$T/fp16")
+ok "fp16: nearer than bf16 on average ($mean)" awk "BEGIN { exit !($mean < 2e-4) }"
+ok "fp16: twice the same bits" equal_losses "$T/fp16" "$T/fp16-again" 20
+worker "$T/fp16" llama 1 "$fp16" "$gpu" "${steps[@]}" run.loss_scale=1024.0 run.train_iters=22
+is "fp16 resumes" "$?:$(losses "$T/fp16" | tail -1 | cut -f1)" 0:22
+
+evals() { jq -r 'select(.eval_loss) | [.step, .eval_loss] | @tsv' "$1/metrics.jsonl"; }
+for device in cpu cuda; do
+	worker "$T/eval-$device" gpt2 1 "$fp16" "spec.device=\"$device\"" "${steps[@]}" run.loss_scale=1024.0 \
+		run.train_iters=4 run.eval_interval=2 run.eval_iters=2
+done
+ok "fp16, gpt2: the CPU's losses" same_losses "$T/eval-cpu" "$T/eval-cuda" 1e-3 4
+# shellcheck disable=SC2016
+ok "and those of its evaluations" awk 'NF == 4 { d = $2 - $4; n += d < 1e-3 && d > -1e-3 }
+	END { exit n != 2 }' <(paste <(evals "$T/eval-cpu") <(evals "$T/eval-cuda"))
+
+trace() { jq -c '[.step, .loss_scale, .skipped]' "$1/metrics.jsonl"; }
+for model in llama moe; do
+	for device in cpu cuda; do
+		worker "$T/$device-$model" $model 1 "$fp16" "spec.device=\"$device\"" "${steps[@]}" \
+			run.initial_loss_scale=16777216.0 run.loss_scale_window=2.0 run.hysteresis=1
+	done
+	is "$model: a dynamic scale sinks and grows as the CPU's" "$(trace "$T/cuda-$model")" \
+		"$(trace "$T/cpu-$model")"
+	like "from a first step that is skipped" "$(trace "$T/cuda-$model" | head -1)" '^\[1,.*,true\]$'
+	like "to some that are not" "$(trace "$T/cuda-$model" | grep -c false)" '^[1-9]'
+done
 
 worker "$T/there" llama 1 'spec.params_dtype="fp32"' "$cpu" "${steps[@]}" "run.load=\"$T/fp32\""
 worker "$T/back" llama 1 'spec.params_dtype="fp32"' "$gpu" "${steps[@]}" "run.load=\"$T/there\""
@@ -144,12 +182,16 @@ as_on_cpu biases moe shape.add_bias_linear=true
 as_on_cpu sinkhorn moe 'run.moe_router_load_balancing_type="sinkhorn"' run.moe_aux_loss_coeff=0.0 \
 	shape.moe_router_enable_expert_bias=false
 
-half=(shape.seq_length=40 run.global_batch_size=12 "$bf16" "$gpu" "run.dir=\"$T/gen-bf16\"")
-worker "$T/gen-bf16" llama 1 "${half[@]}" run.lr_warmup_iters=0 run.lr_warmup_init=0.0 \
-	run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15
-generate $layouts/llama.cfg "$drawn" "${half[@]}"
-is "bf16: goes on" "$rc $(jq -c '[.prompt, (.ids | length)]' <<<"$out" | tr -d '\n')" "0 [1,24][2,24][3,24][4,24][5,24]"
-twice=$(ids)
-generate $layouts/llama.cfg "$drawn" "${half[@]}"
-is "bf16: twice the same" "$(ids)" "$twice"
+for type in bf16 fp16; do
+	half=(shape.seq_length=40 run.global_batch_size=12 "spec.params_dtype=\"$type\"" "$gpu" \
+		"run.dir=\"$T/gen-$type\"" run.loss_scale=1024.0)
+	worker "$T/gen-$type" llama 1 "${half[@]}" run.lr_warmup_iters=0 run.lr_warmup_init=0.0 \
+		run.train_iters=30 'run.lr_decay_style="constant"' run.init_method_std=0.15
+	generate $layouts/llama.cfg "$drawn" "${half[@]}"
+	is "$type: goes on" "$rc $(jq -c '[.prompt, (.ids | length)]' <<<"$out" | tr -d '\n')" \
+		"0 [1,24][2,24][3,24][4,24][5,24]"
+	twice=$(ids)
+	generate $layouts/llama.cfg "$drawn" "${half[@]}"
+	is "$type: twice the same" "$(ids)" "$twice"
+done
 done_testing

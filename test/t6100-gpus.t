@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Two GPUs against one: NCCL's collectives and messages, then every layout in
-# fp32 with dropout, bf16 twice, and generation.  Starts the ranks with srun
-# where there is a Slurm to ask, else with mpirun.
+# fp32 with dropout, bf16 twice, fp16's scales of the loss, and generation.
+# Starts the ranks with srun where there is a Slurm to ask, else with mpirun.
 # shellcheck source=test/lib.sh
 . test/lib.sh
 # shellcheck source=test/train.sh
@@ -34,6 +34,7 @@ vp=place.virtual_pipeline_model_parallel_size=2 sp=place.sequence_parallel=true
 zero=place.use_distributed_optimizer=true
 common=(run.train_iters=5 run.lr=1e-3 run.lr_warmup_init=0.0 run.min_lr=0.0 run.hidden_dropout=0.1 run.attention_dropout=0.1)
 fp32='spec.params_dtype="fp32"' bf16='spec.params_dtype="bf16"'
+fp16='spec.params_dtype="fp16"'
 
 if [ -x "$TRISECT_BUILD/test/g-comm" ]; then
 	run timeout 120 "${launch[@]}" "$TRISECT_BUILD/test/g-comm"
@@ -80,6 +81,15 @@ on again 2 "$bf16" "${common[@]}" $zero
 ok "bf16: near fp32" same_losses "$T/one" "$T/half" 2e-2 5
 ok "bf16: twice the same bits" equal_losses "$T/half" "$T/again" 5
 ok "and the same weights, masters and moments" ckpt-merge diff "$T/half" "$T/again"
+
+on scaled 2 "$fp16" "${common[@]}" $tp $sp run.loss_scale=1024.0
+ok "fp16: nearer" same_losses "$T/one" "$T/scaled" 2.5e-3 5
+dynamic=("$fp16" "${common[@]}" run.initial_loss_scale=16777216.0 run.loss_scale_window=2.0 run.hysteresis=1)
+trace() { jq -c '[.step, .loss_scale, .skipped]' "$1/metrics.jsonl"; }
+on scales 1 "${dynamic[@]}"
+on scales2 2 "${dynamic[@]}" $pp
+is "both stages skip the steps that one GPU skips" "$(trace "$T/scales2")" "$(trace "$T/scales")"
+like "there are such" "$(trace "$T/scales" | head -1)" 'true\]$'
 
 printf '%s\n' '101 32 116 104' 84 '104 101 32 119 111 114 108 100 32 111 102 32' '10 10' >"$T/ids"
 long=("$fp32" shape.seq_length=40 "run.dir=\"$T/said\"")

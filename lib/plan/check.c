@@ -215,7 +215,7 @@ static const struct check table[] = {
 {"served-sharding", WARNING, "train-worker shards only optimizer state (ZeRO-1) so far"},
 {"served-recompute", WARNING, "train-worker recomputes nothing yet"},
 {"served-offload", WARNING, "train-worker keeps everything in the device's memory, so far"},
-{"served-precision", WARNING, "train-worker runs no fp16, fp8 and fp4 on GPUs so far"},
+{"served-precision", WARNING, "train-worker runs no fp8 and fp4 so far, and fp64 on CPUs only"},
 {"served-graphs", WARNING, "train-worker is not told what to capture as CUDA graphs yet"},
 {"served-spec", WARNING, "train-worker does not train inference_optimized or batch_invariant_mode"},
 {"served-step", WARNING, "train-worker plans steps of bounded length"},

@@ -264,10 +264,6 @@ static void unserved_spec(const struct config *c, struct report *r)
 {
 	int dtype = c->spec.params_dtype;
 
-	if (dtype == DTYPE_FP16 && c->spec.device == DEVICE_CUDA)
-		UNSERVED("served-precision", spec, params_dtype,
-			 "fp16 is run on CPUs only so far (device = \"cpu\"); "
-			 "GPUs have bf16");
 	if (dtype == DTYPE_FP64 && c->spec.device == DEVICE_CUDA)
 		UNSERVED("served-precision", spec, params_dtype,
 			 "fp64 is run on CPUs only");

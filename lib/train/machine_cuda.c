@@ -35,6 +35,7 @@ static const struct kern *cuda_kern(int dtype)
 {
 	return dtype == DTYPE_FP32   ? &kern_cuda_f32
 	       : dtype == DTYPE_BF16 ? &kern_cuda_bf16
+	       : dtype == DTYPE_FP16 ? &kern_cuda_fp16
 				     : NULL;
 }
 
@@ -104,7 +105,7 @@ static int open_attention(struct exec *x, struct err *e)
 			return 0;
 		}
 		loaded = true;
-		if (kern_cudnn_prepare(x->queue, d, e))
+		if (kern_cudnn_prepare(x->queue, d, x->dtype == DTYPE_FP16, e))
 			return -1;
 	}
 	return 0;
