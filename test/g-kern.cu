@@ -67,10 +67,12 @@ static void test_drop(const struct kern &k, enum type t, int64_t C, double p)
 	drop_set(p, 5);
 	check(BOTH(k, drop, P(y), P(x), N, C, &drop), "%s drop C %ld p %g",
 	      k.name, C, p);
-	y = out(t, N * C);
-	if (p > 0)
+	if (p > 0) {
+		x = in(t, N * C);
+		y = out(t, N * C);
 		check(BOTH(k, jitter, P(y), P(x), N, C, &drop),
 		      "%s jitter C %ld p %g", k.name, C, p);
+	}
 	y = inout(t, N * C);
 	check(BOTH(k, drop, P(y), P(y), N, C, &drop),
 	      "%s drop in place C %ld p %g", k.name, C, p);
@@ -376,41 +378,35 @@ static void test_elem(const struct kern &k, enum type t, int64_t n)
 }
 
 /* Every shift of two micro-batches, of all rows and of those from a sixth on. */
-static void test_mix(const struct kern &k, enum type t, int64_t C, bool docs)
+static void test_mix(const struct kern &k, enum type t, int64_t C, bool docs,
+		     bool forward)
 {
 	int64_t T = 24, N = 2 * T, at = docs ? 8 : 0, wide = C * type_size[t];
-	struct arr *x = in(t, N * C), *y, *doc = ints(N, 0, 3);
-	const int32_t *host = docs ? (int32_t *)ids_ref(doc) + at : nullptr;
-	int32_t *there = docs ? (int32_t *)dev(doc) + at : nullptr;
+	auto op = forward ? CPU.mix_fwd : CPU.mix_bwd;
+	auto there = forward ? k.mix_fwd : k.mix_bwd;
 
 	drop_set(0.5, 2 * N + at);
 	for (int64_t s = 0; s < 4; s++) {
-		y = inout(t, T * C);
+		struct arr *x = in(t, N * C), *doc = ints(N, 0, 3);
+		struct arr *y = forward ? inout(t, T * C) : out(t, T * C);
+
 		check(
 			[&] {
-				CPU.mix_fwd(NULL, ref(y),
-					    (double *)ref(x) + at * C, host, T,
-					    8 * C, T, s, 4, &drop_ref);
+				auto d = (const int32_t *)ids_ref(doc) + at;
+
+				op(NULL, ref(y), (double *)ref(x) + at * C,
+				   docs ? d : NULL, T, 8 * C, T, s, 4,
+				   &drop_ref);
 			},
 			[&] {
-				k.mix_fwd(queue, dev(y),
-					  (char *)dev(x) + at * wide, there, T,
-					  wide, T, s, 4, &drop_dev);
+				auto d = (const int32_t *)dev(doc) + at;
+
+				there(queue, dev(y), (char *)dev(x) + at * wide,
+				      docs ? d : NULL, T, wide, T, s, 4,
+				      &drop_dev);
 			},
-			"%s mix_fwd C %ld shift %ld", k.name, C, s);
-		y = out(t, T * C);
-		check(
-			[&] {
-				CPU.mix_bwd(NULL, ref(y),
-					    (double *)ref(x) + at * C, host, T,
-					    8 * C, T, s, 4, &drop_ref);
-			},
-			[&] {
-				k.mix_bwd(queue, dev(y),
-					  (char *)dev(x) + at * wide, there, T,
-					  wide, T, s, 4, &drop_dev);
-			},
-			"%s mix_bwd C %ld shift %ld", k.name, C, s);
+			"%s mix_%s C %ld shift %ld", k.name,
+			forward ? "fwd" : "bwd", C, s);
 	}
 }
 
@@ -423,7 +419,8 @@ static void test_all(const struct kern &k, enum type t)
 			test_drop(k, t, C, p);
 	for (int64_t C : {37, 48})
 		for (bool docs : {false, true})
-			test_mix(k, t, C, docs);
+			for (bool forward : {false, true})
+				test_mix(k, t, C, docs, forward);
 	for (int64_t C : {37, 768, 1000, 1027, 4096, 9000, 20000})
 		for (int i = 0; i < 4; i++)
 			test_norm(k, t, C, i & 1, i & 2, i == 3);

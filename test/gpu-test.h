@@ -219,14 +219,21 @@ static inline struct arr *ints(int64_t n, int32_t lo, int32_t hi)
 	return a;
 }
 
+static struct arr *alive(struct arr *a)
+{
+	if (a && !a->dev)
+		die("an array of an earlier check");
+	return a;
+}
+
 static void *ref(struct arr *a)
 {
-	return a ? a->ref.data() : NULL;
+	return alive(a) ? a->ref.data() : NULL;
 }
 
 static void *dev(struct arr *a)
 {
-	return a ? a->dev : NULL;
+	return alive(a) ? a->dev : NULL;
 }
 
 static void download(struct arr *a, std::vector<char> &to, bool *guarded)
@@ -270,11 +277,12 @@ static inline bool finite(struct arr *a)
 	return guarded;
 }
 
+/* Every check has arrays of its own: these can no longer be had. */
 static void release(void)
 {
 	for (struct arr *a : arrays) {
 		device_free(a->dev - GUARD);
-		delete a;
+		*a = {};
 	}
 	arrays.clear();
 }

@@ -205,8 +205,7 @@ static void check_mtp(const struct shape *s, struct report *r)
 {
 	if (s->mtp_num_layers >= s->seq_length && s->mtp_num_layers) {
 		report_add(r, "shape-mtp-depth", ERROR, AT(mtp_num_layers),
-			   "of seq_length %" PRId64
-			   " tokens depth %" PRId64
+			   "of seq_length %" PRId64 " tokens depth %" PRId64
 			   " has none left to predict",
 			   s->seq_length, s->mtp_num_layers);
 		report_suggest(r, "mtp_num_layers = %" PRId64,
