@@ -299,9 +299,16 @@ static void build_eval(struct build *b)
 
 int64_t prog_comm_scratch(const struct config *c, int world)
 {
+	const struct place *p = &c->place;
+	int64_t bytes = shape_parameters(&c->shape) *
+			(int64_t)spec_param_bytes(&c->spec) /
+			(p->tensor_model_parallel_size *
+			 p->pipeline_model_parallel_size);
+
 	if (world == 1 || c->spec.device == DEVICE_CUDA)
 		return 0;
-	return SCRATCH_BYTES < 64 * world ? 64 * world : SCRATCH_BYTES;
+	bytes = bytes < SCRATCH_BYTES ? bytes : SCRATCH_BYTES;
+	return bytes < 64 * world ? 64 * world : (bytes + 63) / 64 * 64;
 }
 
 int64_t host_room(struct prog *p, int64_t bytes)

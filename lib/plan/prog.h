@@ -238,8 +238,9 @@ int64_t prog_attn_scratch(const struct config *c,
 			  const struct kern_attn_dims *d);
 
 /*
- * Bytes of the CPUs' scratch for reductions in a world of so many: the same on
- * every rank, for a group's ranks cut what they reduce by it.
+ * Bytes of the CPUs' scratch for reductions in a world of so many: room for a
+ * rank's parameters, on average, within bounds.  The same on every rank, for a
+ * group's ranks cut what they reduce by it.
  */
 int64_t prog_comm_scratch(const struct config *c, int world);
 
