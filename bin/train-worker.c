@@ -336,7 +336,7 @@ static void at_exit(int status, void *ended)
 	log_error("exit(%d) was called before the job's end, by a plugin or a "
 		  "library",
 		  status);
-	_exit(status ? status : CODE_FINDINGS);
+	_exit(CODE_FINDINGS);
 }
 
 int main(int argc, char **argv)

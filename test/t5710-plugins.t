@@ -80,7 +80,7 @@ refused() {
 }
 refused 1 "pre-wrap hook 'ex.fail:x': it has failed" "$ex" "$(pre ex.fail:x)"
 refused 1 "post-wrap hook 'ex.fail': it has failed" "$ex" "$(post ex.fail)"
-for code in 0 1; do
+for code in 0 1 75 256; do
 	refused 1 "exit($code) was called before the job's end" "$ex" "$(pre ex.leave:$code)"
 done
 refused 3 "has no hook 'gone'" "$ex" "$(pre ex.gone)"

@@ -194,6 +194,7 @@ static const struct check table[] = {
 {"run-finetune", ERROR, "finetune needs load"},
 {"run-mtp-mix", ERROR, "mtp_hsm needs mtp_num_layers >= 2"},
 {"run-balance", ERROR, "moe_aux_loss_coeff has an entry for each type of moe_router_load_balancing_type"},
+{"run-balance-global", NOTE, "what global_aux_loss depends on is said"},
 {"run-balance-loss", ERROR, "sinkhorn and quantile_balancing have coefficient 0, the latter neither moe_router_fusion nor groups"},
 {"run-balance-capacity", ERROR, "moe_expert_capacity_factor goes with aux losses or none"},
 {"run-capacity", NOTE, "the capacity of an expert, and what it depends on, is said"},
@@ -206,7 +207,7 @@ static const struct check table[] = {
 {"run-eval-split", ERROR, "eval_interval needs a validation share in split"},
 {"run-no-effect", NOTE, "a setting that train-worker has no use for, and that changes no result, is said"},
 /* what train-worker does not run yet */
-{"served-experts", WARNING, "train-worker's experts are without widths between projections, padding and quantile_balancing so far, and cut over tp"},
+{"served-experts", WARNING, "train-worker's experts are without widths between projections, padding and quantile_balancing so far, and cut over tp; a shared one with biases is without a gate"},
 {"served-attention", WARNING, "train-worker runs softmax attention so far: no gates, no linear attention"},
 {"served-activation", WARNING, "train-worker runs activations without offset and limit, so far"},
 {"served-residual", WARNING, "train-worker runs pre-norm residuals in params_dtype, so far"},

@@ -95,6 +95,21 @@ static void say_capacity(const struct config *c, struct report *r)
 		factor, ceil(share * factor));
 }
 
+/* The loss of the experts' use by all tokens of the step, so far. */
+static void say_global(const struct config *c, struct report *r)
+{
+	const struct run *run = &c->run;
+
+	if (!place_names(&run->moe_router_load_balancing_type,
+			 "global_aux_loss"))
+		return;
+	report_add(r, "run-balance-global", NOTE,
+		   RUN_AT(moe_router_load_balancing_type),
+		   "global_aux_loss goes by what experts had so far in the "
+		   "step, on all of dp: its gradient depends on dp and "
+		   "micro_batch_size");
+}
+
 static void check_mtp(const struct config *c, struct report *r)
 {
 	const struct run *run = &c->run;
@@ -122,7 +137,7 @@ static void check_documents(const struct config *c, struct report *r)
 			   "document");
 		report_suggest(r, "eod_id = 0");
 	}
-	if (!apart && IS_SET(run->eod_id))
+	if (!apart && IS_SET(run->eod_id) && run->eod_id < c->shape.vocab_size)
 		report_add(r, "run-no-effect", NOTE, RUN_AT(eod_id),
 			   "eod_id alone tells no documents apart: "
 			   "reset_attention_mask, reset_position_ids and "
@@ -171,6 +186,7 @@ void config_check_run(const struct config *c, struct report *r)
 	if (c->shape.num_moe_experts) {
 		check_balance(c, r);
 		say_capacity(c, r);
+		say_global(c, r);
 	}
 	check_mtp(c, r);
 	check_documents(c, r);

@@ -366,7 +366,9 @@ static void check_experts(const struct place *p, const struct shape *s,
 		report_suggest_divisors(r, "expert_model_parallel_size",
 					experts, ep);
 	}
-	if (experts && s->add_bias_linear && p->expert_tensor_parallel_size > 1)
+	if (experts && s->add_bias_linear &&
+	    p->expert_tensor_parallel_size > 1 &&
+	    p->expert_tensor_parallel_size == p->tensor_model_parallel_size)
 		report_add(r, "place-expert-bias", NOTE,
 			   AT(expert_tensor_parallel_size),
 			   "Megatron-LM refuses experts with add_bias_linear "
